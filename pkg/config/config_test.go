@@ -60,13 +60,12 @@ func fileWith(t *testing.T, content string) string {
 }
 
 func TestLoad(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		content string
 		want    *Configuration
 	}{
 		"nothing but the head means the defaults": {content: head, want: defaults()},
-		"explicit values stay, their neighbours get defaults": {
-			content: head + `
+		"explicit values stay, their neighbours get defaults": {content: head + `
 webhook: {port: 9999}
 leaderElection: {leaderElect: false, leaseDuration: 30s}
 metrics: {bindAddress: "0", secureServing: false, localQueueLabels: false}
@@ -86,40 +85,30 @@ integrations: {labelKeysToCopy: [team]}
 				c.InternalCertManagement.Enable = ptr.To(false)
 				c.ManageJobsWithoutQueueName = ptr.To(true)
 				c.Integrations.LabelKeysToCopy = []string{"team"}
-			}),
-		},
+			})},
 		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
-		"another namespace goes where the namespace counts": {
-			content: head + "namespace: elsewhere\n",
-			want:    changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" }),
-		},
+		"another namespace goes where the namespace counts": {content: head + "namespace: elsewhere\n",
+			want: changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" })},
 		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
-		"a value that is Kueue's default is an override, too": {
-			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
+		"a value that is Kueue's default is an override, too": {content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
 			want: changed(func(c *Configuration) {
 				c.ManageJobsWithoutQueueName = ptr.To(false)
 				c.Integrations.LabelKeysToCopy = []string{}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{}
-			}),
-		},
-		"Kueue's configuration somewhere else": {
-			content: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
+			})},
+		"Kueue's configuration somewhere else": {content: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
 			want: changed(func(c *Configuration) {
 				c.KueueConfigMap.Namespace, c.KueueConfigMap.Name = "openshift-kueue-operator", "kueue-config"
-			}),
-		},
-		"settings of Kueue's, as Kueue writes them": {
-			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
-				"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
+			})},
+		"settings of Kueue's, as Kueue writes them": {content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
+			"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
 			want: changed(func(c *Configuration) {
 				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 7 * time.Minute}}
 				c.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}}}
 				c.FeatureGates = map[string]bool{"TopologyAwareScheduling": false}
-			}),
-		},
-	}
-	for name, tc := range cases {
+			})},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := expect.Must(Load(fileWith(t, tc.content)))(t)
 			expect.Same(t, "Unexpected configuration", tc.want, got)
@@ -138,7 +127,7 @@ func TestLoadGivesTheDefaults(t *testing.T) {
 }
 
 func TestLoadErrors(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		content   string
 		wantInErr []string
 	}{
@@ -156,12 +145,9 @@ func TestLoadErrors(t *testing.T) {
 		"a value of another type":  {content: head + "manageJobsWithoutQueueName: maybe\n", wantInErr: []string{"manageJobsWithoutQueueName"}},
 		"a duration without unit":  {content: head + "waitForPodsReady: {timeout: five}\n", wantInErr: []string{"five"}},
 		"a negative wait":          {content: head + "waitForJobSet: -10s\n", wantInErr: []string{`waitForJobSet: Invalid value: "-10s": must not be negative; 0s has TrainJobs queue without waiting`}},
-		"validation errors, all of them": {
-			content:   head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
-			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"},
-		},
-	}
-	for name, tc := range cases {
+		"validation errors, all of them": {content: head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
+			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := fileWith(t, tc.content)
 			cfg, err := Load(path)

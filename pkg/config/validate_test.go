@@ -26,7 +26,7 @@ func TestValidate(t *testing.T) {
 	workers := func(m map[string]int) func(*Configuration) {
 		return func(c *Configuration) { c.Controller.GroupKindConcurrency = m }
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*Configuration)
 		want   []string
 	}{
@@ -40,9 +40,7 @@ func TestValidate(t *testing.T) {
 		"no wait":                          {change: func(c *Configuration) { c.WaitForJobSet.Duration = 0 }},
 		"less than no wait":                {change: func(c *Configuration) { c.WaitForJobSet.Duration = -1 }, want: []string{"waitForJobSet: FieldValueInvalid"}},
 		"profiles":                         {change: func(c *Configuration) { c.Metrics.Pprof = true }},
-		"profiles for everybody": {change: func(c *Configuration) {
-			c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false)
-		}, want: []string{"metrics.pprof: FieldValueForbidden"}},
+		"profiles for everybody":           {change: func(c *Configuration) { c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false) }, want: []string{"metrics.pprof: FieldValueForbidden"}},
 		"many workers":                     {change: workers(map[string]int{TrainJobKind: 50})},
 		"no workers":                       {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
 		"fewer than none":                  {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
@@ -52,29 +50,19 @@ func TestValidate(t *testing.T) {
 		"a selector of everything":         {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
 		"a selector that has kube-system":  {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
 		"a selector that has kueue-system": {change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that cannot be read": {
-			change: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
-			want:   []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"},
-		},
-		"a selector with a bad key": {
-			change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"no key": "v"}}),
-			want:   []string{"managedJobsNamespaceSelector.matchLabels: FieldValueInvalid"},
-		},
+		"a selector that cannot be read": {change: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
+			want: []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"}},
+		"a selector with a bad key": {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"no key": "v"}}),
+			want: []string{"managedJobsNamespaceSelector.matchLabels: FieldValueInvalid"}},
 		"known gates, on and off": {change: func(c *Configuration) {
 			c.FeatureGates = map[string]bool{"TopologyAwareScheduling": true, "MultiKueue": false}
 		}},
-		"an unknown gate, even if off": {
-			change: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
-			want:   []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"},
-		},
-		"a negative timeout": {
-			change: func(c *Configuration) {
-				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
-			},
-			want: []string{"waitForPodsReady.timeout: FieldValueInvalid"},
-		},
-	}
-	for name, tc := range cases {
+		"an unknown gate, even if off": {change: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
+			want: []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"}},
+		"a negative timeout": {change: func(c *Configuration) {
+			c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
+		}, want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validate(changed(tc.change))))
 		})
@@ -89,7 +77,7 @@ func TestValidateTolerationRules(t *testing.T) {
 	forResource := func(names ...string) []TolerationRule {
 		return []TolerationRule{{Resources: names, Tolerations: []corev1.Toleration{exists}}}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		rules []TolerationRule
 		want  []string
 	}{
@@ -108,8 +96,7 @@ func TestValidateTolerationRules(t *testing.T) {
 		"an unknown operator":                {rules: tolerating(corev1.Toleration{Key: "sku", Operator: "Like"}), want: []string{"tolerationRules[0].tolerations[0].operator: FieldValueNotSupported"}},
 		"an unknown effect":                  {rules: tolerating(corev1.Toleration{Key: "sku", Effect: "Never"}), want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueNotSupported"}},
 		"seconds without NoExecute":          {rules: tolerating(corev1.Toleration{Key: "sku", TolerationSeconds: ptr.To[int64](5)}), want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueInvalid"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validateTolerationRules(tc.rules)))
 		})

@@ -28,53 +28,30 @@ func (s *scene) ask(t *testing.T, runtimes *forecast.Runtimes, known func(*forec
 	return q, expect.Must(forecast.Draw(t.Context(), q))(t)
 }
 
+// spread is the hours of twenty jobs.
+var spread = []float64{1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6}
+
 func TestBand(t *testing.T) {
-	hours := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
-	cases := map[string]struct {
-		set    func(*scene)
+	hours := ranFor(forecast.Traits{Queue: "a"}, true, spread...)
+	for name, tc := range map[string]struct {
+		// alone has nobody run before it.
+		alone  bool
 		past   []forecast.Past
 		assume time.Duration
 		// want is P10, P50, P90 in hours, the share that is late, and after whom.
 		want string
 	}{
-		"after the one that runs, whose end is assumed": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.running("first", "a", 4, 0, 0)
-				s.job("mine", "a", 4, 0, 0)
-			},
-			assume: 4 * time.Hour,
-			want:   "3h 3h 3h late 0% after first 100%",
-		},
-		"at once where there is room": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.job("mine", "a", 4, 0, 0)
-			},
-			want: "0h 0h 0h late 0% after  0%",
-		},
-		"as spread as the jobs before it": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.running("first", "a", 4, 0, 0)
-				s.job("mine", "a", 4, 0, 0)
-			},
-			past: hours,
-			want: "1h 6h 9h late 0% after first 100%",
-		},
-		"late where nobody knows when the one before it ends": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.running("first", "a", 4, 0, 0)
-				s.job("mine", "a", 4, 0, 0)
-			},
-			want: "- - - late 100% after  0%",
-		},
-	}
-	for name, tc := range cases {
+		"after the one that runs, whose end is assumed":       {assume: 4 * time.Hour, want: "3h 3h 3h late 0% after first 100%"},
+		"at once where there is room":                         {alone: true, want: "0h 0h 0h late 0% after  0%"},
+		"as spread as the jobs before it":                     {past: hours, want: "1h 6h 9h late 0% after first 100%"},
+		"late where nobody knows when the one before it ends": {want: "- - - late 100% after  0%"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene()
-			tc.set(s)
+			s := newScene().queue("a", "", 4)
+			if !tc.alone {
+				s.running("first", "a", 4, 0, 0)
+			}
+			s.job("mine", "a", 4, 0, 0)
 			runtimes := forecast.NewRuntimes(tc.past, tc.assume)
 			q, futures := s.ask(t, runtimes, func(j *forecast.Job) forecast.Running {
 				subject := forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
@@ -99,7 +76,7 @@ func inHours(d *time.Duration) string {
 
 func TestDrawIsTheSameAgain(t *testing.T) {
 	s := crowd(3, 8)
-	past := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
+	past := ranFor(forecast.Traits{Queue: "a"}, true, spread...)
 	runtimes := forecast.NewRuntimes(past, 0)
 	known := func(*forecast.Job) forecast.Running {
 		return runtimes.Of(forecast.Subject{Traits: forecast.Traits{Queue: "a"}})
@@ -178,29 +155,6 @@ func mean(starts []forecast.Start) time.Duration {
 	return sum / time.Duration(max(1, len(starts)))
 }
 
-// What a forecast costs of one job in a cluster with a thousand Workloads, half of which run.
-func BenchmarkDraw(b *testing.B) {
-	s := newScene().queue("a", "", 500)
-	past := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
-	runtimes := forecast.NewRuntimes(past, 0)
-	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Futures: 20, Seed: 1}
-	for n := range 1000 {
-		name, subject := fmt.Sprintf("job-%04d", n), forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
-		job := s.job(name, "a", 1, 0, 0)
-		if n < 500 {
-			s.jobs = s.jobs[:n]
-			job, subject.Running = s.running(name, "a", 1, 0, 0), time.Hour
-		}
-		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: job.Workload, Running: runtimes.Of(subject)})
-	}
-	q.Until = []client.ObjectKey{client.ObjectKeyFromObject(q.Entrants[999].Workload)}
-	for b.Loop() {
-		if _, err := forecast.Draw(b.Context(), q); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // A deadline of a TrainJob is that of each run.
 func TestPreemptedJobsStartOver(t *testing.T) {
 	r := forecast.NewRuntimes(nil, 0)
@@ -211,7 +165,7 @@ func TestPreemptedJobsStartOver(t *testing.T) {
 
 func TestBandOfFewFutures(t *testing.T) {
 	key := client.ObjectKey{Namespace: "team", Name: "mine"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		drawn int
 		// hours are the starts, and want is P10, P50 and P90.
 		hours []int
@@ -224,8 +178,7 @@ func TestBandOfFewFutures(t *testing.T) {
 		"nine have a tenth":          {drawn: 9, hours: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, want: "1h 5h 9h"},
 		"of nineteen, the last is beyond nine tenths": {drawn: 19, hours: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, want: "2h 10h 18h"},
 		"none": {want: "- - -"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := &forecast.Futures{Drawn: tc.drawn, Starts: map[client.ObjectKey][]forecast.Start{}}
 			for _, h := range tc.hours {

@@ -17,7 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-func (s *scene) play(t testing.TB) []string {
+func (s *scene) play(t *testing.T) []string {
 	t.Helper()
 	var lines []string
 	expect.NoError(t, forecast.Play(t.Context(), s.World, s.jobs, s.settings, func(e forecast.Event) { lines = append(lines, line(e)) }))
@@ -25,142 +25,83 @@ func (s *scene) play(t testing.TB) []string {
 }
 
 func TestPlay(t *testing.T) {
-	cases := map[string]struct {
-		set  func(*scene)
+	// preempted is what becomes of who does not come back.
+	preempted := []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"}
+	// first runs for an hour in a queue of its size, and second waits.
+	queued := func(s *scene) {
+		s.queue("a", "", 4)
+		s.running("first", "a", 4, 0, time.Hour)
+		s.job("second", "a", 4, 0, time.Hour)
+	}
+	// low runs, and high comes after an hour and preempts it.
+	preempts := func(runs, high time.Duration, change func(low *forecast.Job)) func(*scene) {
+		return func(s *scene) {
+			s.queue("a", "", 4, preempting)
+			change(s.running("low", "a", 4, 0, runs))
+			s.arriving(time.Hour, "high", "a", 4, 10, high)
+		}
+	}
+	stopping := func(s *scene) { s.settings.Stopping = 30 * time.Second }
+	as := func(set ...func(*scene)) []func(*scene) { return set }
+	for name, tc := range map[string]struct {
+		set  []func(*scene)
 		want []string
 	}{
-		"who waits starts when who runs ends": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.running("first", "a", 4, 0, time.Hour)
-				s.job("second", "a", 4, 0, time.Hour)
-			},
-			want: []string{"1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended"},
-		},
-		"who comes later waits behind who is there": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.running("first", "a", 4, 0, time.Hour)
-				s.job("second", "a", 4, 0, time.Hour)
-				s.arriving(30*time.Minute, "third", "a", 4, 0, 0)
-			},
-			want: []string{
-				"30m0s third Queued", "1h0m0s first Ended", "1h0m1s second Started",
-				"2h0m1s second Ended", "2h0m2s third Started",
-			},
-		},
+		"who waits starts when who runs ends": {as(queued), []string{"1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended"}},
+		"who comes later waits behind who is there": {as(queued, func(s *scene) { s.arriving(30*time.Minute, "third", "a", 4, 0, 0) }),
+			[]string{"30m0s third Queued", "1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended", "2h0m2s third Started"}},
 		"who is preempted stops first, and starts again from its beginning": {
-			set: func(s *scene) {
-				s.settings.Stopping = 30 * time.Second
-				s.queue("a", "", 4, preempting)
-				s.running("low", "a", 4, 0, 2*time.Hour).Again = 3 * time.Hour
-				s.arriving(time.Hour, "high", "a", 4, 10, time.Hour)
-			},
-			want: []string{
+			as(stopping, preempts(2*time.Hour, time.Hour, func(low *forecast.Job) { low.Again = 3 * time.Hour })), []string{
 				"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m30s low Queued", "1h0m30s high Started",
 				"2h0m30s high Ended", "2h0m31s low Started", "5h0m31s low Ended",
-			},
-		},
+			}},
 		"a time limit counts what it ran before it was preempted": {
-			set: func(s *scene) {
-				s.queue("a", "", 4, preempting)
-				low := s.running("low", "a", 4, 0, 3*time.Hour)
+			as(preempts(3*time.Hour, time.Hour, func(low *forecast.Job) {
 				low.Again, low.Workload.Spec.MaximumExecutionTimeSeconds = 4*time.Hour, ptr.To[int32](4*3600)
-				s.arriving(time.Hour, "high", "a", 4, 10, time.Hour)
-				s.arriving(3*time.Hour, "higher", "a", 4, 20, time.Hour)
-			},
+			}), func(s *scene) { s.arriving(3*time.Hour, "higher", "a", 4, 20, time.Hour) }),
 			// Of four hours, one is over at the begin, and there is another one in each of its runs but the last.
-			want: []string{
+			[]string{
 				"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Queued", "1h0m0s high Started", "2h0m0s high Ended", "2h0m1s low Started",
 				"3h0m0s higher Queued", "3h0m0s low Preempted", "3h0m0s low Queued", "3h0m0s higher Started", "4h0m0s higher Ended", "4h0m1s low Started", "5h0m2s low Ended",
-			},
-		},
-		"who ends before its pods are stopped does not start again": {
-			set: func(s *scene) {
-				s.settings.Stopping = 30 * time.Second
-				s.queue("a", "", 4, preempting)
-				s.running("low", "a", 4, 0, time.Hour+10*time.Second)
-				s.arriving(time.Hour, "high", "a", 4, 10, 0)
-			},
-			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m10s low Ended", "1h0m10s high Started"},
-		},
-		"a share is given back by preemption": {
-			set: func(s *scene) {
-				s.queue("a", "all", 4, preempting)
-				s.queue("b", "all", 4, preempting)
-				s.running("borrower", "b", 8, 0, 10*time.Hour)
-				s.arriving(time.Hour, "owner", "a", 4, 0, 0)
-			},
-			want: []string{"1h0m0s owner Queued", "1h0m0s borrower Preempted", "1h0m0s borrower Queued", "1h0m0s owner Started"},
-		},
-		"admission checks take their time": {
-			set: func(s *scene) {
-				s.settings.Checks = 5 * time.Minute
-				s.AdmissionChecks = []kueue.AdmissionCheck{{
-					ObjectMeta: metav1.ObjectMeta{Name: "capacity"},
-					Status:     kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-				}}
-				s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") })
-				s.job("one", "a", 4, 0, time.Hour)
-			},
-			want: []string{"5m0s one Started", "1h5m0s one Ended"},
-		},
-		"who was deactivated holds its quota until it has stopped, and is gone": {
-			set: func(s *scene) {
-				s.settings.Stopping = 30 * time.Second
-				s.queue("a", "", 4, preempting)
-				s.running("off", "a", 4, 0, 0).Workload.Spec.Active = ptr.To(false)
-				s.job("next", "a", 4, 0, 0)
-			},
-			want: []string{"30s off Ended", "31s next Started"},
-		},
+			}},
+		"who ends before its pods are stopped does not start again": {as(stopping, preempts(time.Hour+10*time.Second, 0, func(*forecast.Job) {})),
+			[]string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m10s low Ended", "1h0m10s high Started"}},
+		"a share is given back by preemption": {as(func(s *scene) {
+			s.queue("a", "all", 4, preempting).queue("b", "all", 4, preempting)
+			s.running("borrower", "b", 8, 0, 10*time.Hour)
+			s.arriving(time.Hour, "owner", "a", 4, 0, 0)
+		}), []string{"1h0m0s owner Queued", "1h0m0s borrower Preempted", "1h0m0s borrower Queued", "1h0m0s owner Started"}},
+		"admission checks take their time": {as(func(s *scene) {
+			s.settings.Checks = 5 * time.Minute
+			s.AdmissionChecks = []kueue.AdmissionCheck{{
+				ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{kit.True(kueue.AdmissionCheckActive, "")}},
+			}}
+			s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") })
+			s.job("one", "a", 4, 0, time.Hour)
+		}), []string{"5m0s one Started", "1h5m0s one Ended"}},
+		"who was deactivated holds its quota until it has stopped, and is gone": {as(stopping, func(s *scene) {
+			s.queue("a", "", 4, preempting)
+			kit.Deactivated(s.running("off", "a", 4, 0, 0).Workload)
+			s.job("next", "a", 4, 0, 0)
+		}), []string{"30s off Ended", "31s next Started"}},
 		"who is preempted and has no queue to come back to is gone": {
-			set: func(s *scene) {
-				s.queue("a", "", 4, preempting)
-				s.running("low", "a", 4, 0, 0).Workload.Spec.QueueName = "deleted"
-				s.arriving(time.Hour, "high", "a", 4, 10, 0)
-			},
-			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"},
-		},
-		"who is preempted from a queue that is stopped is gone": {
-			set: func(s *scene) {
-				s.queue("a", "", 4, preempting).queue("stopped", "", 4)
-				s.LocalQueues[1].Spec.StopPolicy = ptr.To(kueue.Hold)
-				s.running("low", "a", 4, 0, 0).Workload.Spec.QueueName = "stopped"
-				s.arriving(time.Hour, "high", "a", 4, 10, 0)
-			},
-			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"},
-		},
-		"whom Kueue takes nowhere is left out": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.job("lost", "nowhere", 4, 0, 0)
-				s.running("gone", "a", 4, 0, 0).Workload.Status.Admission.ClusterQueue = "deleted"
-				s.arriving(time.Hour, "late", "nowhere", 4, 0, 0)
-				s.job("mine", "a", 4, 0, 0)
-			},
-			want: []string{"0s lost LeftOut", "0s gone LeftOut", "0s mine Started", "1h0m0s late LeftOut"},
-		},
-		"who is larger than its queue never starts, and the play ends": {
-			set: func(s *scene) {
-				s.queue("a", "", 4)
-				s.job("large", "a", 8, 0, time.Hour)
-			},
-		},
-		"what is beyond the horizon is not told": {
-			set: func(s *scene) {
-				s.settings.Horizon = time.Hour
-				s.queue("a", "", 4)
-				s.running("long", "a", 4, 0, 2*time.Hour)
-				s.job("next", "a", 4, 0, time.Hour)
-			},
-		},
-	}
-	for name, tc := range cases {
+			as(preempts(0, 0, func(low *forecast.Job) { low.Workload.Spec.QueueName = "deleted" })), preempted},
+		"who is preempted from a queue that is stopped is gone": {as(preempts(0, 0, func(low *forecast.Job) { low.Workload.Spec.QueueName = "stopped" }), func(s *scene) {
+			s.queue("stopped", "", 4)
+			s.LocalQueues[1].Spec.StopPolicy = ptr.To(kueue.Hold)
+		}), preempted},
+		"whom Kueue takes nowhere is left out": {as(func(s *scene) {
+			s.queue("a", "", 4)
+			s.job("lost", "nowhere", 4, 0, 0)
+			s.running("gone", "a", 4, 0, 0).Workload.Status.Admission.ClusterQueue = "deleted"
+			s.arriving(time.Hour, "late", "nowhere", 4, 0, 0)
+			s.job("mine", "a", 4, 0, 0)
+		}), []string{"0s lost LeftOut", "0s gone LeftOut", "0s mine Started", "1h0m0s late LeftOut"}},
+		"who is larger than its queue never starts, and the play ends": {set: as(func(s *scene) { s.queue("a", "", 4).job("large", "a", 8, 0, time.Hour) })},
+		"what is beyond the horizon is not told":                       {set: as(queued, func(s *scene) { s.settings.Horizon = time.Hour / 2 })},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene()
-			tc.set(s)
-			expect.Same(t, "Unexpected events", tc.want, s.play(t))
+			expect.Same(t, "Unexpected events", tc.want, kit.With(newScene(), tc.set...).play(t))
 		})
 	}
 }
@@ -222,24 +163,4 @@ func TestParts(t *testing.T) {
 		got = append(got, fmt.Sprintf("%swith %d", text, len(part.Jobs)))
 	}
 	expect.Same(t, "Unexpected parts", []string{"a b c with 2", "x y with 1", "alone with 0"}, got)
-}
-
-// What a play costs, by the number of jobs: a queue where many wait without preemption, and a cohort where all preempt.
-func BenchmarkPlay(b *testing.B) {
-	for _, jobs := range []int{500, 2000} {
-		b.Run(fmt.Sprintf("preemption/%d", jobs), func(b *testing.B) {
-			for b.Loop() {
-				crowd(1, jobs).play(b)
-			}
-		})
-		b.Run(fmt.Sprintf("queue/%d", jobs), func(b *testing.B) {
-			for b.Loop() {
-				s := newScene().queue("a", "", jobs/20)
-				for n := range jobs {
-					s.arriving(time.Duration(n), fmt.Sprintf("job-%05d", n), "a", 1, 0, time.Duration(1+n%7)*time.Hour)
-				}
-				s.play(b)
-			}
-		})
-	}
 }

@@ -49,160 +49,88 @@ func median(r *forecast.Runtimes, s forecast.Subject) time.Duration {
 	return all[len(all)/2]
 }
 
+// seen has so much of past jobs be known.
+func seen(past []forecast.Past, of func(forecast.Past) time.Duration) []forecast.Past {
+	for n := range past {
+		past[n].Seen = of(past[n])
+	}
+	return past
+}
+
+// estimate is what is known of jobs that ran, and what comes of it for one of queue a.
+type estimate struct {
+	past     []forecast.Past
+	measured []forecast.Histogram
+	assume   time.Duration
+	subject  forecast.Subject
+	source   forecast.Source
+	like     string
+	// between are bounds of the median of what is left.
+	between [2]time.Duration
+}
+
+// of says by what and whom it is estimated, and how many hours are left.
+func (e estimate) of(source forecast.Source, like string, least, most float64) estimate {
+	e.subject.Traits = forecast.Traits{Runtime: "torch", Queue: "a", GPUs: 8}
+	e.source, e.like, e.between = source, like, [2]time.Duration{time.Duration(least * float64(time.Hour)), time.Duration(most * float64(time.Hour))}
+	return e
+}
+
+// similar is by jobs that are like it in all.
+func (e estimate) similar(least, most float64) estimate {
+	return e.of(forecast.Similar, "runtime torch, queue a, 2 to 8 GPUs", least, most)
+}
+
 func TestRuntimes(t *testing.T) {
 	a := forecast.Traits{Runtime: "torch", Queue: "a", GPUs: 8}
-	cases := map[string]struct {
-		past     []forecast.Past
-		measured []forecast.Histogram
-		assume   time.Duration
-		subject  forecast.Subject
-		source   forecast.Source
-		like     string
-		// between are bounds of the median of what is left.
-		between [2]time.Duration
-	}{
-		"what the trainer says goes before all": {
-			past:    ranFor(a, true, many(40, 1)...),
-			subject: forecast.Subject{Traits: a, Running: time.Hour, Reported: ptr.To(7 * time.Hour)},
-			source:  forecast.Reported, between: [2]time.Duration{7 * time.Hour, 7 * time.Hour},
-		},
-		"a report that is overdue says nothing": {
-			past:    ranFor(a, true, many(40, 2)...),
-			subject: forecast.Subject{Traits: a, Running: 90 * time.Minute, Reported: ptr.To(time.Duration(0))},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{30 * time.Minute, 30 * time.Minute},
-		},
-		"jobs that are like it": {
-			past:    ranFor(a, true, many(40, 2)...),
-			subject: forecast.Subject{Traits: a},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
-		},
-		"of one that runs already, what is left": {
-			past:    ranFor(a, true, many(40, 2)...),
-			subject: forecast.Subject{Traits: a, Running: 90 * time.Minute},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{30 * time.Minute, 30 * time.Minute},
-		},
-		"those that have run long are judged by those that did": {
-			past:    ranFor(a, true, slices.Concat(many(40, 1), many(20, 10))...),
-			subject: forecast.Subject{Traits: a, Running: 2 * time.Hour},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{8 * time.Hour, 8 * time.Hour},
-		},
-		"those that still run count for as long as they have": {
-			past:    slices.Concat(ranFor(a, true, many(30, 1)...), ranFor(a, false, many(60, 1.5)...), ranFor(a, true, many(30, 3)...)),
-			subject: forecast.Subject{Traits: a},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
-		},
-		"what has run longer than any runs on for about as long as it has": {
-			past:    ranFor(a, true, many(40, 1)...),
-			subject: forecast.Subject{Traits: a, Running: 100 * time.Hour},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Second, 100 * time.Hour},
-		},
-		"a quarter runs still, long after the last end: what runs beyond that is one of them": {
-			past:    slices.Concat(ranFor(a, true, slices.Concat(many(15, 0.5), many(15, 3))...), ranFor(a, false, many(10, 75)...)),
-			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{75 * time.Hour, 1e6 * time.Hour},
-		},
-		"of those that run still, only what is seen of them counts": {
-			past: func() []forecast.Past {
-				past := ranFor(a, false, many(10, 75)...)
-				for n := range past {
-					past[n].Seen = 74 * time.Hour
-				}
-				return slices.Concat(ranFor(a, true, slices.Concat(many(15, 0.5), many(15, 3))...), past)
-			}(),
-			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, 10 * time.Hour},
-		},
-		"too few of its kind: the runtime": {
-			past:    slices.Concat(ranFor(a, true, many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...)),
-			subject: forecast.Subject{Traits: a},
-			source:  forecast.Similar, like: "runtime torch", between: [2]time.Duration{4 * time.Hour, 4 * time.Hour},
-		},
-		"no longer than its limit": {
-			past:    ranFor(a, true, many(40, 4)...),
-			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
-		},
-		"of those that started before ends are known, short ones are gone": {
-			past: func() (past []forecast.Past) {
-				past = slices.Concat(ranFor(a, true, many(40, 1)...), ranFor(a, true, many(10, 10)...))
-				for _, p := range ranFor(a, true, many(400, 10)...) {
-					p.Seen = 9 * time.Hour
-					past = append(past, p)
-				}
-				return past
-			}(),
-			subject: forecast.Subject{Traits: a},
-			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, time.Hour},
-		},
-		"those of its queue that Prometheus has, where jobs like it are of other queues": {
-			past:     ranFor(forecast.Traits{Queue: "b"}, true, many(40, 30)...),
-			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
-			subject:  forecast.Subject{Traits: a, Limit: 20 * time.Hour},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{time.Hour, 2 * time.Hour},
-		},
-		"jobs of its queue that are known one by one go before those": {
-			past:     ranFor(forecast.Traits{Queue: "a"}, true, many(40, 30)...),
-			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
-			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Similar, like: "queue a", between: [2]time.Duration{30 * time.Hour, 30 * time.Hour},
-		},
-		"Prometheus has too few of its queue: those of all": {
-			measured: []forecast.Histogram{counted("a", 19, 0, 0), counted("b", 0, 60, 0)},
-			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "all queues", between: [2]time.Duration{time.Hour, 2 * time.Hour},
-		},
-		"those of all where the manager puts queues together": {
-			measured: []forecast.Histogram{counted("", 0, 20, 0)},
-			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "all queues", between: [2]time.Duration{time.Hour, 2 * time.Hour},
-		},
-		"Prometheus has too few of all, however many run": {
-			past:     ranFor(a, false, many(40, 1)...),
-			measured: []forecast.Histogram{counted("a", 0, 19.4, 0)},
-			subject:  forecast.Subject{Traits: a, Limit: 3 * time.Hour},
-			source:   forecast.Limited, between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
-		},
-		"those that still run count beside those that Prometheus has": {
-			past:     ranFor(a, false, many(80, 3)...),
-			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
-			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
-		},
-		"they do where the cluster has none that has ended": {
-			past: func() []forecast.Past {
-				past := ranFor(a, false, many(80, 20)...)
-				for n := range past {
-					past[n].Seen = past[n].For - time.Second
-				}
-				return past
-			}(),
-			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
-			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
-		},
-		"what ran longer than the last bound ran for longer than that": {
-			measured: []forecast.Histogram{counted("a", 40, 40, 200)},
-			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{2 * time.Hour, 1000 * time.Hour},
-		},
-		"of those that Prometheus has, one that runs is judged by those that ran as long": {
-			measured: []forecast.Histogram{counted("a", 200, 40, 0)},
-			subject:  forecast.Subject{Traits: a, Running: time.Hour},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{20 * time.Minute, 30 * time.Minute},
-		},
-		"a limit alone": {
-			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour, Running: time.Hour},
-			source:  forecast.Limited, between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
-		},
-		"what was assumed": {
-			assume: 4 * time.Hour, subject: forecast.Subject{Traits: a, Running: time.Hour},
-			source: forecast.Assumed, between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
-		},
-		"unknown stays unknown": {
-			past: ranFor(a, true, many(3, 1)...), subject: forecast.Subject{Traits: a}, source: forecast.Unknown,
-		},
+	ran := func(hours ...float64) []forecast.Past { return ranFor(a, true, hours...) }
+	still := func(hours ...float64) []forecast.Past { return ranFor(a, false, hours...) }
+	runs := func(hours float64) forecast.Subject {
+		return forecast.Subject{Running: time.Duration(hours * float64(time.Hour))}
 	}
-	for name, tc := range cases {
+	told := func(running, left float64) forecast.Subject {
+		s := runs(running)
+		s.Reported = ptr.To(time.Duration(left * float64(time.Hour)))
+		return s
+	}
+	within := func(hours float64) func(forecast.Past) time.Duration {
+		return func(forecast.Past) time.Duration { return time.Duration(hours * float64(time.Hour)) }
+	}
+	counts := func(all ...forecast.Histogram) []forecast.Histogram { return all }
+	limit := func(hours int) forecast.Subject { return forecast.Subject{Limit: time.Duration(hours) * time.Hour} }
+	quarter := ran(slices.Concat(many(15, 0.5), many(15, 3))...)
+	for name, tc := range map[string]estimate{
+		"what the trainer says goes before all":                                               estimate{past: ran(many(40, 1)...), subject: told(1, 7)}.of(forecast.Reported, "", 7, 7),
+		"a report that is overdue says nothing":                                               estimate{past: ran(many(40, 2)...), subject: told(1.5, 0)}.similar(0.5, 0.5),
+		"jobs that are like it":                                                               estimate{past: ran(many(40, 2)...)}.similar(2, 2),
+		"of one that runs already, what is left":                                              estimate{past: ran(many(40, 2)...), subject: runs(1.5)}.similar(0.5, 0.5),
+		"those that have run long are judged by those that did":                               estimate{past: ran(slices.Concat(many(40, 1), many(20, 10))...), subject: runs(2)}.similar(8, 8),
+		"those that still run count for as long as they have":                                 estimate{past: slices.Concat(ran(many(30, 1)...), still(many(60, 1.5)...), ran(many(30, 3)...))}.similar(3, 3),
+		"what has run longer than any runs on for about as long as it has":                    estimate{past: ran(many(40, 1)...), subject: runs(100)}.similar(1./3600, 100),
+		"a quarter runs still, long after the last end: what runs beyond that is one of them": estimate{past: slices.Concat(quarter, still(many(10, 75)...)), subject: runs(4)}.similar(75, 1e6),
+		"of those that run still, only what is seen of them counts":                           estimate{past: slices.Concat(quarter, seen(still(many(10, 75)...), within(74))), subject: runs(4)}.similar(1, 10),
+		"too few of its kind: the runtime": estimate{past: slices.Concat(ran(many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...))}.
+			of(forecast.Similar, "runtime torch", 4, 4),
+		"no longer than its limit": estimate{past: ran(many(40, 4)...), subject: limit(3)}.similar(3, 3),
+		"of those that started before ends are known, short ones are gone": estimate{
+			past: slices.Concat(ran(many(40, 1)...), ran(many(10, 10)...), seen(ran(many(400, 10)...), within(9)))}.similar(1, 1),
+		"those of its queue that Prometheus has, where jobs like it are of other queues": estimate{
+			past: ranFor(forecast.Traits{Queue: "b"}, true, many(40, 30)...), measured: counts(counted("a", 0, 40, 0)), subject: limit(20)}.of(forecast.Measured, "queue a", 1, 2),
+		"jobs of its queue that are known one by one go before those": estimate{
+			past: ranFor(forecast.Traits{Queue: "a"}, true, many(40, 30)...), measured: counts(counted("a", 0, 40, 0))}.of(forecast.Similar, "queue a", 30, 30),
+		"Prometheus has too few of its queue: those of all":           estimate{measured: counts(counted("a", 19, 0, 0), counted("b", 0, 60, 0))}.of(forecast.Measured, "all queues", 1, 2),
+		"those of all where the manager puts queues together":         estimate{measured: counts(counted("", 0, 20, 0))}.of(forecast.Measured, "all queues", 1, 2),
+		"Prometheus has too few of all, however many run":             estimate{past: still(many(40, 1)...), measured: counts(counted("a", 0, 19.4, 0)), subject: limit(3)}.of(forecast.Limited, "", 3, 3),
+		"those that still run count beside those that Prometheus has": estimate{past: still(many(80, 3)...), measured: counts(counted("a", 0, 40, 0))}.of(forecast.Measured, "queue a", 3, 1e6),
+		"they do where the cluster has none that has ended": estimate{
+			past: seen(still(many(80, 20)...), func(p forecast.Past) time.Duration { return p.For - time.Second }), measured: counts(counted("a", 0, 40, 0)),
+		}.of(forecast.Measured, "queue a", 3, 1e6),
+		"what ran longer than the last bound ran for longer than that":                    estimate{measured: counts(counted("a", 40, 40, 200))}.of(forecast.Measured, "queue a", 2, 1000),
+		"of those that Prometheus has, one that runs is judged by those that ran as long": estimate{measured: counts(counted("a", 200, 40, 0)), subject: runs(1)}.of(forecast.Measured, "queue a", 1./3, 0.5),
+		"a limit alone":         estimate{subject: forecast.Subject{Limit: 3 * time.Hour, Running: time.Hour}}.of(forecast.Limited, "", 2, 2),
+		"what was assumed":      estimate{assume: 4 * time.Hour, subject: runs(1)}.of(forecast.Assumed, "", 3, 3),
+		"unknown stays unknown": estimate{past: ran(many(3, 1)...)}.of(forecast.Unknown, "", 0, 0),
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := forecast.NewRuntimes(tc.past, tc.assume, tc.measured...)
 			known := r.Of(tc.subject)
@@ -303,26 +231,20 @@ func testExperimentsEndTogether(t *testing.T, gap time.Duration) {
 }
 
 func TestExperimentsGoToQueues(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// of is the hours that the jobs of an experiment run for in a queue.
 		of      func(experiment int, queue string) float64
 		between [2]time.Duration
 	}{
-		"to several, and what runs elsewhere tells": {
-			of:      func(experiment int, _ string) float64 { return float64(1 + experiment) },
-			between: [2]time.Duration{18 * time.Hour, 22 * time.Hour},
-		},
-		"to one each, and what runs elsewhere tells nothing": {
-			of: func(experiment int, queue string) float64 {
-				if queue == "a" {
-					return 1
-				}
-				return float64(2 + experiment)
-			},
-			between: [2]time.Duration{time.Hour / 2, 2 * time.Hour},
-		},
-	}
-	for name, tc := range cases {
+		"to several, and what runs elsewhere tells": {of: func(experiment int, _ string) float64 { return float64(1 + experiment) },
+			between: [2]time.Duration{18 * time.Hour, 22 * time.Hour}},
+		"to one each, and what runs elsewhere tells nothing": {of: func(experiment int, queue string) float64 {
+			if queue == "a" {
+				return 1
+			}
+			return float64(2 + experiment)
+		}, between: [2]time.Duration{time.Hour / 2, 2 * time.Hour}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var past []forecast.Past
 			for experiment := range 20 {

@@ -7,13 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -54,14 +51,8 @@ func preempting(spec *kueue.ClusterQueueSpec) {
 
 // job adds a job of pods with a GPU each that waits; it has come one second after the one before.
 func (s *scene) job(name, queue string, pods, priority int32, runs time.Duration) *forecast.Job {
-	wl := &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(begin.Add(time.Duration(len(s.jobs)-1000) * time.Second)),
-		},
-		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{kit.PodSet("node", pods, "nvidia.com/gpu", "1")},
-		},
-	}
+	wl := kit.Workload("team", name, queue, begin.Add(time.Duration(len(s.jobs)-1000)*time.Second), kit.PodSet("node", pods, "nvidia.com/gpu", "1"))
+	wl.Spec.Priority = &priority
 	s.jobs = append(s.jobs, forecast.Job{Workload: wl, Runs: runs})
 	return &s.jobs[len(s.jobs)-1]
 }
@@ -69,16 +60,7 @@ func (s *scene) job(name, queue string, pods, priority int32, runs time.Duration
 // running adds one that has run for an hour.
 func (s *scene) running(name, queue string, pods, priority int32, runs time.Duration) *forecast.Job {
 	j := s.job(name, queue, pods, priority, runs)
-	wl := j.Workload
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
-		ResourceUsage: kit.Amounts("nvidia.com/gpu", strconv.Itoa(int(pods))),
-	}}}
-	since := metav1.NewTime(begin.Add(-time.Hour))
-	wl.Status.Conditions = []metav1.Condition{
-		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, LastTransitionTime: since},
-		{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: since},
-	}
+	kit.Runs(queue, pool, begin.Add(-time.Hour))(j.Workload)
 	return j
 }
 

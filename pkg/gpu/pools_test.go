@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -26,13 +27,33 @@ func node(name string, allocatable corev1.ResourceList, labels labelSet, taints 
 }
 
 var (
-	eightGPUs  = amounts("nvidia.com/gpu", "8")
-	noGPUs     = amounts("cpu", "64")
+	eightGPUs  = kit.Amounts("nvidia.com/gpu", "8")
+	noGPUs     = kit.Amounts("cpu", "64")
 	gkeTaint   = corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	azureTaint = corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
 	teamTaint  = corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	spotTaint  = corev1.Taint{Key: "cloud.google.com/gke-spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 )
+
+// pool is one by its name, labels and nodes.
+type pool struct {
+	Name      string
+	Labels    labelSet
+	Nodes     []string
+	Resources []corev1.ResourceName
+	Slicing   Slicing
+	Taints    []corev1.Taint
+}
+
+// split is the pools that nodes make.
+type split struct {
+	nodes []corev1.Node
+	want  []pool
+}
+
+func of(nodes ...corev1.Node) split { return split{nodes: nodes} }
+
+func (s split) make(pools ...pool) split { return split{s.nodes, pools} }
 
 func TestPools(t *testing.T) {
 	h100 := func(more ...string) labelSet {
@@ -42,15 +63,6 @@ func TestPools(t *testing.T) {
 		}
 		return l
 	}
-	// name, labels and nodes of a pool
-	type pool struct {
-		Name      string
-		Labels    labelSet
-		Nodes     []string
-		Resources []corev1.ResourceName
-		Slicing   Slicing
-		Taints    []corev1.Taint
-	}
 	whole := []corev1.ResourceName{Whole}
 	// ofGPUs has whole ones.
 	ofGPUs := func(name string, labels labelSet, nodes []string, taints ...corev1.Taint) pool {
@@ -58,159 +70,101 @@ func TestPools(t *testing.T) {
 	}
 	const machineSet = "machine.openshift.io/cluster-api-machineset"
 	longName := strings.Repeat("x", 55)
-	cases := map[string]struct {
-		nodes []corev1.Node
-		want  []pool
-	}{
-		"no nodes": {},
-		"nodes with the same product are one pool, sorted": {
-			nodes: []corev1.Node{node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)},
-			want:  []pool{ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b"}, gkeTaint)},
-		},
-		"two products are two pools, and nodes that labels pick without GPUs are one before them": {
-			nodes: []corev1.Node{
-				node("h", eightGPUs, h100()),
-				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}),
-				node("c", noGPUs, labelSet{"eks.amazonaws.com/nodegroup": "workers"}),
-			},
-			want: []pool{
-				{Name: "cpu-workers", Labels: labelSet{"eks.amazonaws.com/nodegroup": "workers"}, Nodes: []string{"c"}},
+	for name, tc := range map[string]split{
+		"no nodes": of(),
+		"nodes with the same product are one pool, sorted": of(node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)).
+			make(ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b"}, gkeTaint)),
+		"two products are two pools, and nodes that labels pick without GPUs are one before them": of(
+			node("h", eightGPUs, h100()),
+			node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}),
+			node("c", noGPUs, labelSet{"eks.amazonaws.com/nodegroup": "workers"})).
+			make(
+				pool{Name: "cpu-workers", Labels: labelSet{"eks.amazonaws.com/nodegroup": "workers"}, Nodes: []string{"c"}},
 				ofGPUs("a100-sxm4-80gb", labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}, []string{"a"}),
-				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"}),
-			},
-		},
-		"nodes that no label picks have a pool without labels": {
-			nodes: []corev1.Node{node("c", noGPUs, nil), node("h", eightGPUs, h100())},
-			want: []pool{
-				{Name: "cpu", Nodes: []string{"c"}},
-				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"}),
-			},
-		},
-		"Windows nodes are no pool, with GPUs or without": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, h100()),
-				node("b", eightGPUs, labelSet{ProductLabel: "NVIDIA-A10", corev1.LabelOSStable: "windows"}),
-				node("c", noGPUs, labelSet{machineSet: "windows", corev1.LabelOSStable: "windows"}),
-				node("d", noGPUs, labelSet{machineSet: "marked"}, corev1.Taint{Key: "node.kubernetes.io/os", Value: "windows", Effect: corev1.TaintEffectNoSchedule}),
-			},
-			want: []pool{ofGPUs("h100-80gb-hbm3", labelSet{ProductLabel: "NVIDIA-H100-80GB-HBM3"}, []string{"a"})},
-		},
-		"control planes and tainted nodes without GPUs are no pool": {
-			nodes: []corev1.Node{
-				node("a", noGPUs, labelSet{"node-role.kubernetes.io/control-plane": "", PoolLabel: "x"}),
-				node("b", noGPUs, labelSet{PoolLabel: "y"}, corev1.Taint{Key: "CriticalAddonsOnly", Effect: corev1.TaintEffectNoSchedule}),
-			},
-		},
-		"spot machines are a pool of their own, by the provider's node pool": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, h100("cloud.google.com/gke-nodepool", "reserved"), gkeTaint),
-				node("b", eightGPUs, h100("cloud.google.com/gke-nodepool", "spot"), gkeTaint, spotTaint),
-			},
-			want: []pool{
+				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"})),
+		"nodes that no label picks have a pool without labels": of(node("c", noGPUs, nil), node("h", eightGPUs, h100())).
+			make(pool{Name: "cpu", Nodes: []string{"c"}}, ofGPUs("h100-80gb-hbm3", h100(), []string{"h"})),
+		"Windows nodes are no pool, with GPUs or without": of(
+			node("a", eightGPUs, h100()),
+			node("b", eightGPUs, labelSet{ProductLabel: "NVIDIA-A10", corev1.LabelOSStable: "windows"}),
+			node("c", noGPUs, labelSet{machineSet: "windows", corev1.LabelOSStable: "windows"}),
+			node("d", noGPUs, labelSet{machineSet: "marked"}, corev1.Taint{Key: "node.kubernetes.io/os", Value: "windows", Effect: corev1.TaintEffectNoSchedule})).
+			make(ofGPUs("h100-80gb-hbm3", labelSet{ProductLabel: "NVIDIA-H100-80GB-HBM3"}, []string{"a"})),
+		"control planes and tainted nodes without GPUs are no pool": of(
+			node("a", noGPUs, labelSet{"node-role.kubernetes.io/control-plane": "", PoolLabel: "x"}),
+			node("b", noGPUs, labelSet{PoolLabel: "y"}, corev1.Taint{Key: "CriticalAddonsOnly", Effect: corev1.TaintEffectNoSchedule})),
+		"spot machines are a pool of their own, by the provider's node pool": of(
+			node("a", eightGPUs, h100("cloud.google.com/gke-nodepool", "reserved"), gkeTaint),
+			node("b", eightGPUs, h100("cloud.google.com/gke-nodepool", "spot"), gkeTaint, spotTaint)).
+			make(
 				ofGPUs("h100-80gb-hbm3-reserved", h100("cloud.google.com/gke-nodepool", "reserved"), []string{"a"}, gkeTaint),
-				ofGPUs("h100-80gb-hbm3-spot", h100("cloud.google.com/gke-nodepool", "spot"), []string{"b"}, spotTaint, gkeTaint),
-			},
-		},
-		"one node under maintenance, or without its device plugin, stays in its pool": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, h100(), gkeTaint),
-				node("b", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}),
-				node("c", noGPUs, h100(), gkeTaint),
-				node("d", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}),
-			},
-			want: []pool{ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b", "c", "d"}, gkeTaint)},
-		},
-		"MIG under the single strategy has a product of its own": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}),
-				node("b", amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"}),
-			},
-			want: []pool{
+				ofGPUs("h100-80gb-hbm3-spot", h100("cloud.google.com/gke-nodepool", "spot"), []string{"b"}, spotTaint, gkeTaint)),
+		"one node under maintenance, or without its device plugin, stays in its pool": of(
+			node("a", eightGPUs, h100(), gkeTaint),
+			node("b", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}),
+			node("c", noGPUs, h100(), gkeTaint),
+			node("d", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule})).
+			make(ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b", "c", "d"}, gkeTaint)),
+		"MIG under the single strategy has a product of its own": of(
+			node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}),
+			node("b", kit.Amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"})).
+			make(
 				ofGPUs("a100-sxm4-40gb", labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}, []string{"a"}),
-				{
+				pool{
 					Name: "a100-sxm4-40gb-mig-1g-5gb", Nodes: []string{"b"}, Resources: whole, Slicing: MIG,
 					Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"},
-				},
-			},
-		},
-		"MIG under the mixed strategy is told apart by MIG manager's label or by counts of slices": {
-			nodes: []corev1.Node{
-				node("a", amounts("nvidia.com/mig-1g.10gb", "7"), h100(migConfigLabel, "all-1g.10gb")),
-				node("b", amounts("nvidia.com/gpu", "4", "nvidia.com/mig-3g.40gb", "8"), h100("nvidia.com/mig-3g.40gb.count", "8")),
-				node("c", eightGPUs, h100("nvidia.com/gpu.count", "8")),
-			},
-			want: []pool{
+				}),
+		"MIG under the mixed strategy is told apart by MIG manager's label or by counts of slices": of(
+			node("a", kit.Amounts("nvidia.com/mig-1g.10gb", "7"), h100(migConfigLabel, "all-1g.10gb")),
+			node("b", kit.Amounts("nvidia.com/gpu", "4", "nvidia.com/mig-3g.40gb", "8"), h100("nvidia.com/mig-3g.40gb.count", "8")),
+			node("c", eightGPUs, h100("nvidia.com/gpu.count", "8"))).
+			make(
 				ofGPUs("h100-80gb-hbm3-8", h100("nvidia.com/gpu.count", "8"), []string{"c"}),
-				{
+				pool{
 					Name: "h100-80gb-hbm3-mig-8", Labels: h100("nvidia.com/mig-3g.40gb.count", "8"), Nodes: []string{"b"},
 					Resources: []corev1.ResourceName{Whole, "nvidia.com/mig-3g.40gb"}, Slicing: WholeGPUs,
 				},
-				{
+				pool{
 					Name: "h100-80gb-hbm3-all-1g-10gb", Labels: h100(migConfigLabel, "all-1g.10gb"), Nodes: []string{"a"},
 					Resources: []corev1.ResourceName{"nvidia.com/mig-1g.10gb"}, Slicing: MIG,
-				},
-			},
-		},
-		"shared GPUs, renamed or not": {
-			nodes: []corev1.Node{
-				node("a", amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"}),
-				node("b", amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"}),
-			},
-			want: []pool{
-				{
+				}),
+		"shared GPUs, renamed or not": of(
+			node("a", kit.Amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"}),
+			node("b", kit.Amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"})).
+			make(
+				pool{
 					Name: "l4-shared", Nodes: []string{"a"}, Resources: whole, Slicing: Shared,
 					Labels: labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"},
 				},
-				{
+				pool{
 					Name: "l40s-shared", Nodes: []string{"b"}, Resources: []corev1.ResourceName{"nvidia.com/gpu.shared"}, Slicing: Shared,
 					Labels: labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"},
-				},
-			},
-		},
-		"without GPU Feature Discovery, the provider's labels do": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, gkeTaint),
-				node("b", eightGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5", "kubernetes.azure.com/agentpool": "gpu"}, azureTaint),
-				node("c", noGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_D8s_v5", "kubernetes.azure.com/agentpool": "nodepool1"}),
-			},
-			want: []pool{
-				{Name: "cpu-nodepool1", Labels: labelSet{"kubernetes.azure.com/agentpool": "nodepool1"}, Nodes: []string{"c"}},
+				}),
+		"without GPU Feature Discovery, the provider's labels do": of(
+			node("a", eightGPUs, labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, gkeTaint),
+			node("b", eightGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5", "kubernetes.azure.com/agentpool": "gpu"}, azureTaint),
+			node("c", noGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_D8s_v5", "kubernetes.azure.com/agentpool": "nodepool1"})).
+			make(
+				pool{Name: "cpu-nodepool1", Labels: labelSet{"kubernetes.azure.com/agentpool": "nodepool1"}, Nodes: []string{"c"}},
 				ofGPUs("h100-80gb", labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, []string{"a"}, gkeTaint),
-				ofGPUs("standard-nd96isr-h100-v5", labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, []string{"b"}, azureTaint),
-			},
-		},
-		"names that would be the same are numbered": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-L4"}),
-				node("b", eightGPUs, labelSet{ProductLabel: "L4"}),
-			},
-			want: []pool{
+				ofGPUs("standard-nd96isr-h100-v5", labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, []string{"b"}, azureTaint)),
+		"names that would be the same are numbered": of(node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-L4"}), node("b", eightGPUs, labelSet{ProductLabel: "L4"})).
+			make(
 				ofGPUs("l4", labelSet{ProductLabel: "L4"}, []string{"b"}),
-				ofGPUs("l4-2", labelSet{ProductLabel: "NVIDIA-L4"}, []string{"a"}),
-			},
-		},
-		"long names that are the same up to their end are numbered": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, h100(machineSet, longName+"-a")),
-				node("b", eightGPUs, h100(machineSet, longName+"-b"), teamTaint),
-			},
-			want: []pool{
+				ofGPUs("l4-2", labelSet{ProductLabel: "NVIDIA-L4"}, []string{"a"})),
+		"long names that are the same up to their end are numbered": of(
+			node("a", eightGPUs, h100(machineSet, longName+"-a")),
+			node("b", eightGPUs, h100(machineSet, longName+"-b"), teamTaint)).
+			make(
 				ofGPUs("h100-80gb-hbm3-"+longName[:46]+"-2", h100(machineSet, longName+"-b"), []string{"b"}, teamTaint),
-				ofGPUs("h100-80gb-hbm3-"+longName[:48], h100(machineSet, longName+"-a"), []string{"a"}),
-			},
-		},
-	}
-	for name, tc := range cases {
+				ofGPUs("h100-80gb-hbm3-"+longName[:48], h100(machineSet, longName+"-a"), []string{"a"})),
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, order := range []string{"as given", "the other way"} {
-				var got []pool
-				for _, p := range Pools(tc.nodes) {
-					var names []string
-					for _, n := range p.Nodes {
-						names = append(names, n.Name)
-					}
-					got = append(got, pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints})
-				}
+				got := expect.Each(Pools(tc.nodes), func(p Pool) pool {
+					names := expect.Each(p.Nodes, func(n *corev1.Node) string { return n.Name })
+					return pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints}
+				})
 				expect.Same(t, fmt.Sprintf("Nodes %s: unexpected pools", order), tc.want, got, cmpopts.EquateEmpty())
 				slices.Reverse(tc.nodes)
 			}
@@ -222,7 +176,7 @@ func TestTolerated(t *testing.T) {
 	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: key, Value: value, Effect: effect}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		taint corev1.Taint
 		name  corev1.ResourceName
 		want  bool
@@ -236,8 +190,7 @@ func TestTolerated(t *testing.T) {
 		"one that also drives running pods away": {taint: taint("nvidia.com/gpu", "true", "NoExecute"), name: Whole},
 		"Azure's":                                {taint: azureTaint, name: Whole},
 		"a spot pool's":                          {taint: spotTaint, name: Whole},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected answer whether it is tolerated", tc.want, Tolerated(tc.taint, tc.name))
 		})
@@ -246,7 +199,7 @@ func TestTolerated(t *testing.T) {
 
 func TestLevels(t *testing.T) {
 	host := "kubernetes.io/hostname"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		nodes []labelSet
 		want  []string
 	}{
@@ -254,8 +207,7 @@ func TestLevels(t *testing.T) {
 		"the node itself":        {nodes: []labelSet{{host: "a"}, {host: "b"}}, want: []string{host}},
 		"a clique within a zone": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1", "topology.kubernetes.io/zone": "z"}}, want: []string{"topology.kubernetes.io/zone", CliqueLabel, host}},
 		"a label that one node lacks is no level": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1"}, {host: "b"}}, want: []string{host}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var nodes []*corev1.Node
 			for _, l := range tc.nodes {

@@ -4,7 +4,6 @@ package ledger
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"strconv"
@@ -98,7 +97,7 @@ func TestBook(t *testing.T) {
 	wasUseful := seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus}
 	wasLost := seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}
 	wasDeleted := seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus}
-	cases := map[string]story{
+	for name, tc := range map[string]story{
 		"it runs on":                             story{}.sees(21, running()).holds(30, seconds{"waiting": 10 * gpus, "running": 10 * gpus}),
 		"only the last version is seen":          story{}.sees(70, succeeded()).holds(100, wasUseful),
 		"it is seen twice":                       story{}.sees(61, succeeded()).sees(62, succeeded()).restarts(399, 400, succeeded()).holds(500, wasUseful),
@@ -131,8 +130,7 @@ func TestBook(t *testing.T) {
 			holds(70, seconds{"waiting": 10 * gpus}),
 		"another process sees an old version of what has ended": story{}.sees(21, running()).
 			sees(56, versioned(evicted().release(55), "9")).restarts(57, 60, versioned(running(), "5")).holds(70, wasLost),
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			b, known := NewBook(noon), time.Time{}
 			for _, s := range tc.steps {
@@ -378,22 +376,4 @@ func TestDecodeRefuses(t *testing.T) {
 		_, err := decode(data)
 		expect.That(t, err != nil, "%s is taken for a checkpoint", name)
 	}
-}
-
-// While quota is given back, a checkpoint of everything that is held is made again and again.
-func BenchmarkCheckpoint(b *testing.B) {
-	book := NewBook(noon)
-	for i := range 10_000 {
-		r := Read(newObject(types.UID(fmt.Sprintf("%08x-1111-4222-8333-444444444444", uint32(i)*2654435761))).reserve(i%900).admit(i%900+1).ready(i%900+9).Workload, Facts{})
-		r.Name.Name = fmt.Sprintf("trainjob-%05d-a1b2c", i)
-		book.Observe(r, at(1000), time.Time{})
-	}
-	var data []byte
-	for b.Loop() {
-		var err error
-		if data, _, err = book.checkpoint("test", at(1001)).encode(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(len(data)), "bytes")
 }

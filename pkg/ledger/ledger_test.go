@@ -182,10 +182,7 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 	for name, tc := range map[string]struct {
 		killed bool
 		atMost time.Duration
-	}{
-		"its leader was stopped": {},
-		"its leader was killed":  {killed: true, atMost: refreshPeriod},
-	} {
+	}{"its leader was stopped": {}, "its leader was killed": {killed: true, atMost: refreshPeriod}} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, s *stage) {
 				former, stop := s.leads(t)
@@ -280,13 +277,12 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 }
 
 func TestPauseBetweenSaves(t *testing.T) {
-	cases := map[string]struct{ took, want time.Duration }{
+	for name, tc := range map[string]struct{ took, want time.Duration }{
 		"a save that takes no time": {want: time.Second},
 		"a short save":              {took: 20 * time.Millisecond, want: time.Second},
 		"that of a large ledger":    {took: 150 * time.Millisecond, want: 1500 * time.Millisecond},
 		"a slow API server":         {took: 4 * time.Second, want: 2500 * time.Millisecond},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected pause", tc.want, pause(tc.took)) })
 	}
 }

@@ -114,7 +114,7 @@ func TestRead(t *testing.T) {
 		return want{Reserved: at(since), Marks: marks, Outcome: metrics.OutcomeLost}
 	}
 	pods := Facts{WaitsForPods: true}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		wl    object
 		facts Facts
 		want  want
@@ -133,14 +133,10 @@ func TestRead(t *testing.T) {
 		"it has recovered": {wl: newObject("a").reserve(10).admit(12).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40), facts: pods,
 			want: lost(10, waiting(10), assumed(12), running(40))},
 		"it is evicted": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods, want: lost(10, waiting(10), running(20), stopping(50))},
-		"it has reached its time limit": {
-			wl: newObject("a").limited(38).reserve(10).admit(12).ready(20).set(kueue.WorkloadEvicted, true, "DeactivatedDueToMaximumExecutionTimeExceeded", 50), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(50)}, Outcome: metrics.OutcomeFailed},
-		},
-		"it is evicted, and its readiness reset": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51), facts: pods,
-			want: lost(10, waiting(10), assumed(12), stopping(50)),
-		},
+		"it has reached its time limit": {wl: newObject("a").limited(38).reserve(10).admit(12).ready(20).set(kueue.WorkloadEvicted, true, "DeactivatedDueToMaximumExecutionTimeExceeded", 50), facts: pods,
+			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(50)}, Outcome: metrics.OutcomeFailed}},
+		"it is evicted, and its readiness reset": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51), facts: pods,
+			want: lost(10, waiting(10), assumed(12), stopping(50))},
 		"it got ready while it was evicted": {wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods, want: lost(10, waiting(10), stopping(50))},
 		"it has given its quota back": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55), facts: pods,
 			want: want{Released: at(55), Marks: []Mark{stopping(50)}, Outcome: metrics.OutcomeLost}},
@@ -158,8 +154,7 @@ func TestRead(t *testing.T) {
 		"it has failed": {wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonFailed, 45), facts: pods,
 			want: want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeFailed}},
 		"it finished without quota": {wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := Read(tc.wl.Workload, tc.facts)
 			got := want{Reserved: r.Reserved, Released: r.Released, Ended: r.Ended, Marks: r.Marks, Outcome: r.Outcome}

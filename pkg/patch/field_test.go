@@ -10,6 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -189,7 +190,7 @@ func TestReservedByOthers(t *testing.T) {
 		return `{"runtimePatches":[{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":` + pod + `}}}]}}}}]}`
 	}
 	const pod = "spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template."
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		served trainjob.TrainerVersion
 		spec   string
 		want   []string
@@ -208,49 +209,37 @@ func TestReservedByOthers(t *testing.T) {
 		"our gate in an override, behind": {served: trainjob.Trainer21,
 			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`,
 			want: []string{"spec.podTemplateOverrides[1].spec.schedulingGates[0].name"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, path := range Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec)) {
-				got = append(got, path.String())
-			}
-			expect.Same(t, "Unexpected places", tc.want, got)
+			places := Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec))
+			expect.Same(t, "Unexpected places", tc.want, expect.Each(places, (*field.Path).String))
 		})
 	}
 }
 
 func TestSurplus(t *testing.T) {
 	const mark = `"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}`
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		spec string
 		want []string
 	}{
 		"a placement as the manager writes it": {spec: sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].placed)},
-		"what a user adds to it": {
-			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
+		"what a user adds to it": {spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
 			want: []string{
 				"spec.podTemplateOverrides[1].metadata.name",
 				"spec.podTemplateOverrides[1].spec.affinity.podAffinity.x",
 				"spec.podTemplateOverrides[1].spec.serviceAccountName",
-			},
-		},
+			}},
 		"what says nothing": {spec: `{"podTemplateOverrides":[{"targetJobs":[],"metadata":{` + mark + `},"spec":{"volumes":[],"affinity":{},"hostname":null}}]}`},
 		"what cannot be read as a placement": {spec: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
 			want: []string{"spec.podTemplateOverrides[0]"}},
 		"an override of somebody else": {spec: `{"podTemplateOverrides":[{"spec":{"serviceAccountName":"mine"}}]}`},
 		"entries have owners":          {spec: `{"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","future":1}]}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			spec := specOf(t, tc.spec)
 			warnings := append(Of(trainjob.Trainer21).Surplus(spec), Of(trainjob.Trainer23).Surplus(spec)...)
-			var got []string
-			for _, warning := range warnings {
-				path, _, _ := strings.Cut(warning, " ")
-				got = append(got, path)
-			}
-			expect.Same(t, "Unexpected fields", tc.want, got)
+			expect.Same(t, "Unexpected fields", tc.want, expect.Each(warnings, func(warning string) string { return strings.Fields(warning)[0] }))
 		})
 	}
 }

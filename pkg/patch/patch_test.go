@@ -14,11 +14,7 @@ import (
 
 func entries(t testing.TB, raw ...string) []trainjob.RuntimePatch {
 	t.Helper()
-	var all []trainjob.RuntimePatch
-	for _, data := range raw {
-		all = append(all, expect.FromJSON[trainjob.RuntimePatch](t, data))
-	}
-	return all
+	return expect.Each(raw, func(data string) trainjob.RuntimePatch { return expect.FromJSON[trainjob.RuntimePatch](t, data) })
 }
 
 func texts(t testing.TB, patches []trainjob.RuntimePatch) []string {
@@ -40,46 +36,39 @@ const (
 )
 
 func TestEntry(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		placements []Placement
 		want       string
 	}{
-		"gated": {
-			placements: []Placement{Gated("node"), Gated("launcher")},
+		"gated": {placements: []Placement{Gated("node"), Gated("launcher")},
 			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 				`{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}},` +
 				`{"name":"launcher","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}` +
-				`]}}}}`,
-		},
-		"everything an admission can add": {
-			placements: []Placement{{
-				Name:         "node",
-				Labels:       map[string]string{"kueue.x-k8s.io/podset": "node"},
-				Annotations:  map[string]string{"kueue.x-k8s.io/workload": "wl"},
-				NodeSelector: map[string]string{"pool": "h100", "gpu": "h100"},
-				Tolerations: []corev1.Toleration{
-					{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-					{Key: "spot", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0))},
-				},
-				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}},
-			}},
+				`]}}}}`},
+		"everything an admission can add": {placements: []Placement{{
+			Name:         "node",
+			Labels:       map[string]string{"kueue.x-k8s.io/podset": "node"},
+			Annotations:  map[string]string{"kueue.x-k8s.io/workload": "wl"},
+			NodeSelector: map[string]string{"pool": "h100", "gpu": "h100"},
+			Tolerations: []corev1.Toleration{
+				{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+				{Key: "spot", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0))},
+			},
+			SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}},
+		}},
 			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 				`{"name":"node","template":{"spec":{"template":{` +
 				`"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue.x-k8s.io/workload":"wl"}},` +
 				`"spec":{"nodeSelector":{"gpu":"h100","pool":"h100"},` +
 				`"tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"key":"spot","effect":"NoExecute","tolerationSeconds":0}],` +
 				`"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}}}}` +
-				`]}}}}`,
-		},
-		"an admission that adds nothing": {
-			placements: []Placement{{Name: "node", Labels: map[string]string{}, NodeSelector: map[string]string{}}},
+				`]}}}}`},
+		"an admission that adds nothing": {placements: []Placement{{Name: "node", Labels: map[string]string{}, NodeSelector: map[string]string{}}},
 			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 				`{"name":"node","template":{"spec":{"template":{"spec":{}}}}}` +
-				`]}}}}`,
-		},
+				`]}}}}`},
 		"no replicated jobs": {want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var spec trainjob.Spec
 			expect.Must(Of(trainjob.Trainer23).Set(&spec, tc.placements))(t)
@@ -89,10 +78,9 @@ func TestEntry(t *testing.T) {
 }
 
 func TestOursGoesLastAndOthersStay(t *testing.T) {
-	cases := map[string]struct {
-		patches    []string
-		wantOthers []string
-		wantLast   bool
+	for name, tc := range map[string]struct {
+		patches, wantOthers []string
+		wantLast            bool
 	}{
 		"no entries":                            {wantOthers: []string{}},
 		"only ours":                             {patches: []string{ours}, wantOthers: []string{}, wantLast: true},
@@ -101,8 +89,7 @@ func TestOursGoesLastAndOthersStay(t *testing.T) {
 		"ours first":                            {patches: []string{ours, othersB, othersA}, wantOthers: []string{othersB, othersA}},
 		"ours twice":                            {patches: []string{othersB, ours, othersA, newOurs}, wantOthers: []string{othersB, othersA}},
 		"entries without a manager are somebody else's": {patches: []string{nobodys, ours, anything}, wantOthers: []string{nobodys, anything}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := Of(trainjob.Trainer23)
 			// Room at the end is where an append would write into the caller's array.
@@ -129,35 +116,24 @@ func jobsPatched(manager string, jobs ...string) string {
 }
 
 func TestUnknownJobs(t *testing.T) {
-	cases := map[string]struct {
-		patches []string
-		want    []string
-		message []string
-	}{
+	for name, tc := range map[string]struct{ patches, want, message []string }{
 		"no patches":                      {},
 		"only jobs that exist":            {patches: []string{jobsPatched("a.io/x", "node", "launcher"), jobsPatched("b.io/x", "node")}},
 		"entries without replicated jobs": {patches: []string{`{"manager":"a.io/x"}`, `{"trainingRuntimeSpec":{}}`, `{"trainingRuntimeSpec":{"template":{}}}`, `{"trainingRuntimeSpec":{"template":{"spec":{}}}}`, `null`}},
 		"a job that does not exist": {patches: []string{jobsPatched("b.io/x", "node"), jobsPatched("a.io/x", "node", "worker")},
 			want:    []string{"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid"},
 			message: []string{`"worker"`, "node, launcher"}},
-		"all of them are told, and none of ours": {
-			patches: []string{jobsPatched(Manager, "w1"), jobsPatched("a.io/x", "w2", "w3")},
+		"all of them are told, and none of ours": {patches: []string{jobsPatched(Manager, "w1"), jobsPatched("a.io/x", "w2", "w3")},
 			want: []string{
 				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
 				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid",
-			},
-			message: []string{`"w2"`, `"w3"`},
-		},
-		"an entry that cannot be read, and the next": {
-			patches: []string{`{"manager":"a.io/x","trainingRuntimeSpec":7}`, jobsPatched("b.io/x", "worker")},
+			}, message: []string{`"w2"`, `"w3"`}},
+		"an entry that cannot be read, and the next": {patches: []string{`{"manager":"a.io/x","trainingRuntimeSpec":7}`, jobsPatched("b.io/x", "worker")},
 			want: []string{
 				"spec.runtimePatches[a.io/x]: FieldValueInvalid",
 				"spec.runtimePatches[b.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
-			},
-			message: []string{"a.io/x", `"worker"`},
-		},
-	}
-	for name, tc := range cases {
+			}, message: []string{"a.io/x", `"worker"`}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			errs := Of(trainjob.Trainer23).UnknownJobs(&trainjob.Spec{RuntimePatches: entries(t, tc.patches...)}, []string{"node", "launcher"})
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
@@ -170,11 +146,7 @@ func TestUnknownJobs(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	forbidden := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]: FieldValueForbidden"}
-	cases := map[string]struct {
-		before, after []string
-		allowed       []string
-		want          []string
-	}{
+	for name, tc := range map[string]struct{ before, after, allowed, want []string }{
 		"it is brought in by our webhook":                   {before: []string{othersA}, after: []string{othersA, ours}, allowed: []string{ours}},
 		"it is brought in with something else":              {before: []string{othersA}, after: []string{othersA, newOurs}, allowed: []string{ours}, want: forbidden},
 		"what is allowed does not count where it was there": {before: []string{ours}, after: []string{newOurs}, allowed: []string{newOurs}, want: forbidden},
@@ -185,8 +157,7 @@ func TestChanged(t *testing.T) {
 		"it is removed, which we repair": {before: []string{othersA, ours}, after: []string{othersA}},
 		"it is changed":                  {before: []string{ours}, after: []string{newOurs}, want: forbidden},
 		"it is brought in":               {before: []string{othersA}, after: []string{othersA, ours}, want: forbidden},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
 			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))

@@ -26,7 +26,7 @@ func TestSameSelection(t *testing.T) {
 		}}
 	}
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*kueue.PodSet)
 		want   bool
 	}{
@@ -44,8 +44,7 @@ func TestSameSelection(t *testing.T) {
 		"another priority":      {change: func(p *kueue.PodSet) { p.Template.Spec.PriorityClassName = "low" }},
 		"another topology":      {change: func(p *kueue.PodSet) { p.TopologyRequest.Required = new("block") }},
 		"no topology":           {change: func(p *kueue.PodSet) { p.TopologyRequest = nil }},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			changed := one()
 			tc.change(&changed[0])
@@ -61,7 +60,7 @@ func TestAddTolerations(t *testing.T) {
 		{Resources: []string{"amd.com/gpu"}, Tolerations: []corev1.Toleration{amd}},
 		{Resources: []string{"gpu.intel.com/*", "habana.ai/gaudi"}, Tolerations: []corev1.Toleration{intel}},
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		job  *jobBuilder
 		want []corev1.Toleration
 	}{
@@ -73,8 +72,7 @@ func TestAddTolerations(t *testing.T) {
 		"a resource by the rule's second":   {job: makeJob("node").gpus("habana.ai/gaudi"), want: []corev1.Toleration{intel}},
 		"a toleration that is there":        {job: makeJob("node").gpus("amd.com/gpu").tolerations(amd), want: []corev1.Toleration{amd}},
 		"beside NVIDIA's own":               {job: makeJob("node").gpus("nvidia.com/gpu"), want: []corev1.Toleration{exists("nvidia.com/gpu")}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			podSets := expect.Must(fromJobSet(jobSet(tc.job)))(t)
 			for _, pass := range []string{"once", "twice"} {
@@ -93,7 +91,7 @@ func TestSameResources(t *testing.T) {
 	}
 	gpu := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
 	always := corev1.ContainerRestartPolicyAlways
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func([]kueue.PodSet)
 		want   bool
 	}{
@@ -107,8 +105,7 @@ func TestSameResources(t *testing.T) {
 		"one container less":         {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers = nil }},
 		"another runtime class":      {change: func(p []kueue.PodSet) { p[0].Template.Spec.RuntimeClassName = new("kata") }},
 		"overhead":                   {change: func(p []kueue.PodSet) { p[0].Template.Spec.Overhead = gpu }},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			changed := one()
 			tc.change(changed)
@@ -134,7 +131,7 @@ func TestDifference(t *testing.T) {
 	}
 	job := of(nil, spot, nvidia, team)
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		prebuilt []kueue.PodSet
 		want     string
 	}{
@@ -154,8 +151,7 @@ func TestDifference(t *testing.T) {
 		"claims":                                  {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, spot), want: `PodSet "node" differs in template.spec.resourceClaims`},
 		"part of it may be admitted":              {prebuilt: of(func(ps *kueue.PodSet) { ps.MinCount = &ps.Count }, spot), want: `PodSet "node" differs in minCount`},
 		"one more":                                {prebuilt: append(of(nil, spot), of(nil, spot)...), want: "the TrainJob has 1 PodSets, the Workload 2"},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected Difference", tc.want, Difference(job, tc.prebuilt, rules))
 		})
@@ -167,7 +163,7 @@ func TestTopologyDifference(t *testing.T) {
 	ranks := &kueue.PodSetTopologyRequest{PodIndexLabel: new("rank")}
 	block := &kueue.PodSetTopologyRequest{PodIndexLabel: new("rank"), Required: new("block")}
 	sliced := &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: new("rack"), PodSetSliceSize: new(int32(2))}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		job, prebuilt *kueue.PodSetTopologyRequest
 		want          string
 	}{
@@ -179,8 +175,7 @@ func TestTopologyDifference(t *testing.T) {
 		"any will do for neither, and one says that it is": {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: new(false)}},
 		"slices in Kueue's older words": {job: sliced, prebuilt: &kueue.PodSetTopologyRequest{
 			PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: "rack", Size: 2}}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			of := func(request *kueue.PodSetTopologyRequest) []kueue.PodSet {
 				return []kueue.PodSet{{Name: "node", TopologyRequest: request}}

@@ -45,24 +45,18 @@ func TestDefaultsApply(t *testing.T) {
 	probed := func(grpc corev1.GRPCAction) corev1.Container {
 		return corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &grpc}}}
 	}
-	cases := map[string]struct {
-		podSet, want kueue.PodSet
-	}{
+	for name, tc := range map[string]struct{ podSet, want kueue.PodSet }{
 		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
 		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
 		"ports get a protocol, in every kind of container": {podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
 			want: of(listening(tcp(1)), listening(tcp(2), udp))},
 		"probes over gRPC get a service": {podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
 			want: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")}))},
-		"metadata that the schema does not know goes": {
-			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
-			}}},
-			want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})},
-		},
+		"metadata that the schema does not know goes": {podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
+		}}}, want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})}},
 		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			given := tc.podSet.DeepCopy()
 			// Number and order stay.
@@ -107,7 +101,7 @@ func trainingPodSet() kueue.PodSet {
 }
 
 func TestNewDefaultsErrors(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		version   string
 		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
@@ -116,15 +110,11 @@ func TestNewDefaultsErrors(t *testing.T) {
 			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"}},
 		"a version without a schema": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
 			wantInErr: []string{"v1beta2"}},
-		"a schema without PodSets": {
-			version: "v1beta2",
+		"a schema without PodSets": {version: "v1beta2",
 			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 				v.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
-			},
-			wantInErr: []string{"spec.podSets"},
-		},
-	}
-	for name, tc := range cases {
+			}, wantInErr: []string{"spec.podSets"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			crd := workloadCRD(t)
 			for i := range crd.Spec.Versions {

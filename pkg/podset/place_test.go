@@ -22,7 +22,18 @@ func podSet(name kueue.PodSetReference, change func(*corev1.PodTemplateSpec)) ku
 }
 
 func TestPlace(t *testing.T) {
-	cases := map[string]struct {
+	node := func() kueuelib.PodSetInfo {
+		return kueuelib.PodSetInfo{
+			Name: "node", Count: 1, Labels: map[string]string{"kueue.x-k8s.io/podset": "node", "same": "s"}, Annotations: map[string]string{"kueue.x-k8s.io/workload": "wl"},
+			NodeSelector: map[string]string{"pool": "h100", "gpu": "h100"}, Tolerations: []corev1.Toleration{exists("spot")}, SchedulingGates: gates("kueue.x-k8s.io/topology"),
+		}
+	}
+	as := func(i kueuelib.PodSetInfo) patch.Placement {
+		return patch.Placement{
+			Name: "node", Labels: i.Labels, Annotations: i.Annotations, NodeSelector: i.NodeSelector, Tolerations: i.Tolerations, SchedulingGates: i.SchedulingGates,
+		}
+	}
+	for name, tc := range map[string]struct {
 		podSets []kueue.PodSet
 		infos   []kueuelib.PodSetInfo
 		want    []patch.Placement
@@ -30,43 +41,19 @@ func TestPlace(t *testing.T) {
 		"no PodSets": {want: []patch.Placement{}},
 		"an admission that adds nothing keeps the base tolerations": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
 			infos: []kueuelib.PodSetInfo{{Name: "node"}}, want: []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}}},
-		"everything that an admission adds, each PodSet its own": {
-			podSets: []kueue.PodSet{
-				podSet("launcher", nil),
-				podSet("node", func(p *corev1.PodTemplateSpec) {
-					p.Labels = map[string]string{"mine": "1", "same": "s"}
-					p.Annotations = map[string]string{"mine": "1"}
-					p.Spec.NodeSelector = map[string]string{"zone": "z1", "pool": "h100"}
-					p.Spec.SchedulingGates = gates("example.com/mine")
-				}),
-			},
-			infos: []kueuelib.PodSetInfo{
-				{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}},
-				{
-					Name: "node", Count: 1,
-					Labels:          map[string]string{"kueue.x-k8s.io/podset": "node", "same": "s"},
-					Annotations:     map[string]string{"kueue.x-k8s.io/workload": "wl"},
-					NodeSelector:    map[string]string{"pool": "h100", "gpu": "h100"},
-					Tolerations:     []corev1.Toleration{exists("spot")},
-					SchedulingGates: gates("kueue.x-k8s.io/topology"),
-				},
-			},
-			want: []patch.Placement{
-				{Name: "launcher", NodeSelector: map[string]string{"pool": "cpu"}},
-				{
-					Name:            "node",
-					Labels:          map[string]string{"kueue.x-k8s.io/podset": "node", "same": "s"},
-					Annotations:     map[string]string{"kueue.x-k8s.io/workload": "wl"},
-					NodeSelector:    map[string]string{"pool": "h100", "gpu": "h100"},
-					Tolerations:     []corev1.Toleration{exists("spot")},
-					SchedulingGates: gates("kueue.x-k8s.io/topology"),
-				},
-			},
-		},
-		"base tolerations first, then those of the admission that are not there": {
-			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
-				p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
-			})},
+		"everything that an admission adds, each PodSet its own": {podSets: []kueue.PodSet{
+			podSet("launcher", nil),
+			podSet("node", func(p *corev1.PodTemplateSpec) {
+				p.Labels = map[string]string{"mine": "1", "same": "s"}
+				p.Annotations = map[string]string{"mine": "1"}
+				p.Spec.NodeSelector = map[string]string{"zone": "z1", "pool": "h100"}
+				p.Spec.SchedulingGates = gates("example.com/mine")
+			}),
+		}, infos: []kueuelib.PodSetInfo{{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}}, node()},
+			want: []patch.Placement{{Name: "launcher", NodeSelector: map[string]string{"pool": "cpu"}}, as(node())}},
+		"base tolerations first, then those of the admission that are not there": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
+		})},
 			infos: []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{
 				{Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"},
 				{Key: "spot", Value: "no"},
@@ -80,10 +67,8 @@ func TestPlace(t *testing.T) {
 				{Key: "spot", Value: "no"},
 				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
 				exists("pool"),
-			}}},
-		},
-	}
-	for name, tc := range cases {
+			}}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected placements", tc.want, expect.Must(Place(tc.podSets, tc.infos))(t))
 		})
@@ -98,7 +83,7 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 	}
 	first := podSet("launcher", nil)
 	type infos = []kueuelib.PodSetInfo
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// podSets are nodes with all of mine where they are left out.
 		podSets   []kueue.PodSet
 		infos     infos
@@ -116,8 +101,7 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		"more infos than PodSets":  {podSets: []kueue.PodSet{}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
 		"infos of other PodSets": {podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}, {Name: "worker"}},
 			wantInErr: []string{`"node"`, `"worker"`}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.podSets == nil {
 				tc.podSets = []kueue.PodSet{podSet("node", mine)}

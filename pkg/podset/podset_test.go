@@ -16,7 +16,7 @@ import (
 )
 
 func TestFromJobSetCounts(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		job  *jobBuilder
 		want int32
 	}{
@@ -29,8 +29,7 @@ func TestFromJobSetCounts(t *testing.T) {
 		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))), want: 6},
 		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(new(int32(0)), nil), want: 0},
 		"no replicas":                                 {job: makeJob("node").replicas(0).pods(new(int32(4)), nil), want: 0},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected count", tc.want, expect.Must(fromJobSet(jobSet(tc.job)))(t)[0].Count)
 		})
@@ -39,17 +38,14 @@ func TestFromJobSetCounts(t *testing.T) {
 
 func TestFromJobSetNamesAndOrder(t *testing.T) {
 	podSets := expect.Must(fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a"))))(t)
-	var got []kueue.PodSetReference
-	for _, ps := range podSets {
-		got = append(got, ps.Name)
-	}
+	got := expect.Each(podSets, func(ps kueue.PodSet) kueue.PodSetReference { return ps.Name })
 	expect.Same(t, "Unexpected PodSets", []kueue.PodSetReference{"node", "launcher", "a"}, got)
 	expect.Same(t, "PodSets come out of no jobs", 0, len(expect.Must(fromJobSet(jobSet()))(t)))
 }
 
 func TestFromJobSetTolerations(t *testing.T) {
 	spot := corev1.Toleration{Key: "spot", Value: "true"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		job  *jobBuilder
 		want []corev1.Toleration
 	}{
@@ -60,8 +56,7 @@ func TestFromJobSetTolerations(t *testing.T) {
 		"GPUs after the job's own":         {job: makeJob("node").gpus("nvidia.com/gpu").tolerations(spot), want: []corev1.Toleration{spot, exists("nvidia.com/gpu")}},
 		"GPUs that the job tolerates":      {job: makeJob("node").gpus("nvidia.com/gpu").tolerations(exists("nvidia.com/gpu"), spot), want: []corev1.Toleration{exists("nvidia.com/gpu"), spot}},
 		"MIG, the provider's key is there": {job: makeJob("node").gpus("nvidia.com/mig-1g.10gb").tolerations(exists("nvidia.com/gpu")), want: []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := jobSet(tc.job, makeJob("aside"))
 			before := js.DeepCopy()
@@ -84,12 +79,11 @@ func TestFromJobSetTopology(t *testing.T) {
 		change(request)
 		return request
 	}
-	cases := map[string]struct {
-		off       bool
-		key       string
-		value     string
-		want      *kueue.PodSetTopologyRequest
-		wantInErr []string
+	for name, tc := range map[string]struct {
+		off        bool
+		key, value string
+		want       *kueue.PodSetTopologyRequest
+		wantInErr  []string
 	}{
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
 		"required": {key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
@@ -101,8 +95,7 @@ func TestFromJobSetTopology(t *testing.T) {
 		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
 		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
 		"with the gate off, not even an annotation that cannot be read": {off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, !tc.off)
 			job := makeJob("node").replicas(2)
@@ -184,9 +177,5 @@ func exists(key string) corev1.Toleration {
 }
 
 func gates(names ...string) []corev1.PodSchedulingGate {
-	var all []corev1.PodSchedulingGate
-	for _, name := range names {
-		all = append(all, corev1.PodSchedulingGate{Name: name})
-	}
-	return all
+	return expect.Each(names, func(name string) corev1.PodSchedulingGate { return corev1.PodSchedulingGate{Name: name} })
 }

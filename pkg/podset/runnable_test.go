@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -84,30 +86,20 @@ func TestRunnable(t *testing.T) {
 			runtime: with("name: side,", "name: side, resources: {limits: {nvidia.com/gpu: -1}},"),
 			want:    [][2]string{{"spec.runtimeRef", "container side, resources.limits[nvidia.com/gpu]"}}},
 
-		"our gate in a patch":           {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[0].name", "leave it out"}}},
-		"our label in a patch":          {spec: strings.Replace(entry, "%", `{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[kueue-trainer.dev/gated]", "leave it out"}}},
-		"a gate of the user's":          {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: example.com/later}]}}`, 1)},
-		"our gate in an override":       {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}], spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}]`, want: [][2]string{{"spec.podTemplateOverrides[0].spec.schedulingGates[0].name", "leave it out"}}},
-		"a runtime that names the node": {runtime: with("              initContainers:", "              nodeName: a100-0\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "replicated job node has nodeName a100-0"}}},
-		"our gate in the runtime":       {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue-trainer.dev/admission}]\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "scheduling gate kueue-trainer.dev/admission"}}},
-		"Kueue's label in the runtime": {
-			runtime: with("annotations: {a: b}", `labels: {kueue.x-k8s.io/podset: node}`), want: [][2]string{{"spec.runtimeRef", "label kueue.x-k8s.io/podset"}},
-		},
-		"Kueue's annotation in the runtime": {
-			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
-		},
-		"a label of JobSet's in a patch": {
-			spec: strings.Replace(entry, "%", `{metadata: {labels: {jobset.sigs.k8s.io/jobset-name: other}}}`, 1), want: [][2]string{{"spec.runtimeRef", "label jobset.sigs.k8s.io/jobset-name"}},
-		},
-		"an annotation of Kubernetes' in the runtime": {
-			runtime: with("annotations: {a: b}", `annotations: {batch.kubernetes.io/job-completion-index: "7"}`), want: [][2]string{{"spec.runtimeRef", "annotation batch.kubernetes.io/job-completion-index"}},
-		},
-		"a parent for which Kueue gates the pods": {
-			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/pod-suspending-parent"}},
-		},
-		"a plugin that panics without a trainer": {runtime: flux, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
-		"a plugin that panics without nodes":     {runtime: flux, spec: `trainer: {}`, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
-		"its plugin with nodes":                  {runtime: flux, spec: `trainer: {numNodes: 2}`},
+		"our gate in a patch":                         {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[0].name", "leave it out"}}},
+		"our label in a patch":                        {spec: strings.Replace(entry, "%", `{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[kueue-trainer.dev/gated]", "leave it out"}}},
+		"a gate of the user's":                        {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: example.com/later}]}}`, 1)},
+		"our gate in an override":                     {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}], spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}]`, want: [][2]string{{"spec.podTemplateOverrides[0].spec.schedulingGates[0].name", "leave it out"}}},
+		"a runtime that names the node":               {runtime: with("              initContainers:", "              nodeName: a100-0\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "replicated job node has nodeName a100-0"}}},
+		"our gate in the runtime":                     {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue-trainer.dev/admission}]\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "scheduling gate kueue-trainer.dev/admission"}}},
+		"Kueue's label in the runtime":                {runtime: with("annotations: {a: b}", `labels: {kueue.x-k8s.io/podset: node}`), want: [][2]string{{"spec.runtimeRef", "label kueue.x-k8s.io/podset"}}},
+		"Kueue's annotation in the runtime":           {runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}}},
+		"a label of JobSet's in a patch":              {spec: strings.Replace(entry, "%", `{metadata: {labels: {jobset.sigs.k8s.io/jobset-name: other}}}`, 1), want: [][2]string{{"spec.runtimeRef", "label jobset.sigs.k8s.io/jobset-name"}}},
+		"an annotation of Kubernetes' in the runtime": {runtime: with("annotations: {a: b}", `annotations: {batch.kubernetes.io/job-completion-index: "7"}`), want: [][2]string{{"spec.runtimeRef", "annotation batch.kubernetes.io/job-completion-index"}}},
+		"a parent for which Kueue gates the pods":     {runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/pod-suspending-parent"}}},
+		"a plugin that panics without a trainer":      {runtime: flux, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
+		"a plugin that panics without nodes":          {runtime: flux, spec: `trainer: {}`, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
+		"its plugin with nodes":                       {runtime: flux, spec: `trainer: {numNodes: 2}`},
 		"a cache as the dataset": {runtime: dataset, spec: `initializer: {dataset: {storageUri: "cache://a/b"}}`,
 			want: [][2]string{{"spec.initializer.dataset.storageUri", "no quota is charged"}}},
 		"a cache by a variable of the initializer's": {runtime: dataset,
@@ -140,4 +132,73 @@ func TestRunnable(t *testing.T) {
 			expect.That(t, errors.Is(err, ErrCannotRun) == refused && (err != nil) == refused, "Describe returned %v", err)
 		})
 	}
+}
+
+// replicated returns a JobSet of one replicated job.
+func replicated(name string, replicas int32, completions *int32, mode *batchv1.CompletionMode) *jobsetapi.JobSet {
+	rj := jobsetapi.ReplicatedJob{Name: name, Replicas: replicas}
+	rj.Template.Spec.Completions, rj.Template.Spec.CompletionMode = completions, mode
+	return &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{rj}}}
+}
+
+// JobSet counts from 0: one digit more for ten is one character too many.
+func TestLongestNameThatJobSetTakes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		jobSet  *jobsetapi.JobSet
+		longest int
+	}{
+		"of ten Jobs":                     {replicated("node", 10, nil, nil), 63 - len("-node-9")},
+		"of eleven Jobs":                  {replicated("node", 11, nil, nil), 63 - len("-node-10")},
+		"of ten indexed pods":             {replicated("node", 1, new(int32(10)), nil), 63 - len("-node-0-9-abcde")},
+		"of pods without an index":        {replicated("node", 1, new(int32(10)), new(batchv1.NonIndexedCompletion)), 63 - len("-node-0")},
+		"that leaves room for one letter": {replicated(strings.Repeat("n", 59), 1, nil, nil), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runtime := &blame{}
+			expect.Same(t, "Refusals", nil, expect.FieldsAndTypes(validateName(strings.Repeat("a", tc.longest), tc.jobSet, runtime)))
+			expect.Same(t, "Refusals", []string{"metadata.name: FieldValueInvalid"}, expect.FieldsAndTypes(validateName(strings.Repeat("a", tc.longest+1), tc.jobSet, runtime)))
+		})
+	}
+}
+
+func TestJobSetIsSparedWhatItCannotHold(t *testing.T) {
+	for replicas, want := range map[int32][]string{maxReplicas - 1: nil, maxReplicas: {"spec.runtimeRef: FieldValueInvalid"}} {
+		js := replicated("node", replicas, nil, nil)
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, replicated("other", 1, nil, nil).Spec.ReplicatedJobs...)
+		expect.Same(t, "Refusals", want, expect.FieldsAndTypes(validateReplicas(js, &blame{job: &trainjob.TrainJob{}})))
+	}
+}
+
+// Kueue has no Workload without PodSets.
+func TestNothingComesOfARuntimeWithoutReplicatedJobs(t *testing.T) {
+	for jobs, want := range map[int][]string{0: {"spec.runtimeRef: FieldValueInvalid"}, 1: nil} {
+		js := replicated("node", 1, nil, nil)
+		js.Spec.ReplicatedJobs = js.Spec.ReplicatedJobs[:jobs]
+		expect.Same(t, "Refusals", want, expect.FieldsAndTypes(Unmade(&trainjob.TrainJob{}, nil, js)))
+	}
+}
+
+func TestNobodyElseMakesThePods(t *testing.T) {
+	other := []string{"spec.runtimeRef: FieldValueInvalid"}
+	for name, tc := range map[string]struct {
+		jobSet, job *string
+		want        []string
+	}{
+		"nobody is named":        {},
+		"their own controllers":  {jobSet: new(jobsetapi.JobSetControllerName), job: new(batchv1.JobControllerName)},
+		"another one of JobSets": {jobSet: new("example.com/other"), want: other},
+		"another one of Jobs":    {job: new("example.com/other"), want: other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			js := replicated("node", 1, nil, nil)
+			js.Spec.ManagedBy, js.Spec.ReplicatedJobs[0].Template.Spec.ManagedBy = tc.jobSet, tc.job
+			expect.Same(t, "Refusals", tc.want, expect.FieldsAndTypes(validateManaged(js, &blame{job: &trainjob.TrainJob{}})))
+		})
+	}
+}
+
+// A runtime may have a part that runs nothing.
+func TestNoPodsAreNoNegativeNumber(t *testing.T) {
+	rj := &replicated("node", 0, new(int32(0)), nil).Spec.ReplicatedJobs[0]
+	expect.Same(t, "Refusals", nil, expect.FieldsAndTypes(validateJob(rj, &blame{})))
 }

@@ -30,7 +30,7 @@ func TestReady(t *testing.T) {
 		makeJob("node").replicas(2).dependsOn("dataset", jobsetapi.DependencyComplete).dependsOn("model", jobsetapi.DependencyComplete),
 	)
 	mpi := jobSet(makeJob("node").replicas(2), makeJob("launcher").dependsOn("node", jobsetapi.DependencyReady))
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     bool
@@ -60,14 +60,13 @@ func TestReady(t *testing.T) {
 		"MPI nodes and launcher ready":                                 {js: mpi, statuses: jobs{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
 		"MPI node succeeded counts for the launcher's dependency":      {js: mpi, statuses: jobs{status("node", 1, 1, 0), status("launcher", 0, 0, 0)}},
 		"MPI node failed starts the launcher, but is not ready itself": {js: mpi, statuses: jobs{status("node", 1, 0, 1), status("launcher", 1, 0, 0)}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses)) })
 	}
 }
 
 func TestAnySucceeded(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		statuses jobs
 		want     bool
 	}{
@@ -75,15 +74,14 @@ func TestAnySucceeded(t *testing.T) {
 		"a status without numbers": {statuses: jobs{{Name: "node"}}},
 		"running and failed":       {statuses: jobs{status("a", 1, 0, 0), status("b", 0, 0, 1)}},
 		"one of several succeeded": {statuses: jobs{status("a", 1, 0, 0), status("b", 0, 1, 0)}, want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected AnySucceeded", tc.want, AnySucceeded(tc.statuses)) })
 	}
 }
 
 func TestReclaimable(t *testing.T) {
 	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))))
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		statuses    jobs
 		given       pods
 		maxRestarts int32
@@ -106,8 +104,7 @@ func TestReclaimable(t *testing.T) {
 		"never more than the PodSet has":                            {statuses: jobs{status("node", 0, 9, 0)}, want: pods{{Name: "node", Count: 6}}},
 		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: new(int32(60))},
 		"of a job that is not there":                                {statuses: jobs{status("other", 0, 1, 0)}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := js.DeepCopy()
 			js.Spec.ReplicatedJobs[1].Template.Spec.TTLSecondsAfterFinished = tc.ttl
@@ -125,7 +122,7 @@ func TestDue(t *testing.T) {
 	after := func(status jobsetapi.DependsOnStatus) *jobsetapi.JobSet {
 		return jobSet(makeJob("data").replicas(2), makeJob("node").dependsOn("data", status))
 	}
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     []string
@@ -142,13 +139,9 @@ func TestDue(t *testing.T) {
 		"one whose downloads have failed":       {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 0, 0, 2)}, want: []string{"data"}},
 		"one that waits for Jobs to be ready":   {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 1, 0, 0)}, want: []string{"data"}},
 		"one for which they are ready, or over": {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 0, 1, 1)}, want: []string{"data", "node"}},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, rj := range Due(tc.js, tc.statuses) {
-				got = append(got, rj.Name)
-			}
+			got := expect.Each(Due(tc.js, tc.statuses), func(rj jobsetapi.ReplicatedJob) string { return rj.Name })
 			expect.Same(t, "Unexpected replicated jobs", tc.want, got)
 		})
 	}

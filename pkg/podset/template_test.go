@@ -47,31 +47,23 @@ func selecting(nodeSelector map[string]string, gateNames ...string) corev1.PodTe
 func TestPlaceTemplate(t *testing.T) {
 	jobsetOwn := corev1.Toleration{Key: noSchedule, Operator: corev1.TolerationOpExists}
 	type keys = map[string]string
-	cases := map[string]struct {
-		child, want, placed corev1.PodTemplateSpec
-	}{
+	for name, tc := range map[string]struct{ child, want, placed corev1.PodTemplateSpec }{
 		"nothing on either side": {},
 		"from the gate to a placement": {child: template(keys{gatedLabel: "true", "jobset.sigs.k8s.io/job-index": "0"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
 			want:   template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),
 			placed: template(keys{"kueue.x-k8s.io/podset": "node", "jobset.sigs.k8s.io/job-index": "0"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}})},
-		"from a placement back to the gate": {
-			child:  template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}, SchedulingGates: gates("kueue.x-k8s.io/topology")}),
+		"from a placement back to the gate": {child: template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}, SchedulingGates: gates("kueue.x-k8s.io/topology")}),
 			want:   template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			placed: template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
-		},
-		"from one flavor to another: stale keys go, values change": {
-			child:  template(keys{"kueue.x-k8s.io/podset": "old"}, nil, keys{"pool": "h100", "gpu": "h100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100")}}),
+			placed: template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})},
+		"from one flavor to another: stale keys go, values change": {child: template(keys{"kueue.x-k8s.io/podset": "old"}, nil, keys{"pool": "h100", "gpu": "h100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100")}}),
 			want:   template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
-			placed: template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
-		},
-		"Kueue's labels and annotations go, also those below its domain; others stay": {
-			child: template(
-				keys{"kueue.x-k8s.io/podset": "node", "tas.kueue.x-k8s.io/x": "1", "my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", gatedLabel: "true", "kueue-trainer.dev/other": "1"},
-				keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
+			placed: template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}})},
+		"Kueue's labels and annotations go, also those below its domain; others stay": {child: template(
+			keys{"kueue.x-k8s.io/podset": "node", "tas.kueue.x-k8s.io/x": "1", "my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", gatedLabel: "true", "kueue-trainer.dev/other": "1"},
+			keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
 			placed: template(
 				keys{"my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", "kueue-trainer.dev/other": "1"},
-				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
-		},
+				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{})},
 		"what JobSet adds for exclusive placement stays": {child: template(nil, nil, keys{namespacedJob: "ns_job", "pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100"), jobsetOwn}}),
 			want:   template(nil, nil, keys{"gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
 			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}})},
@@ -80,13 +72,10 @@ func TestPlaceTemplate(t *testing.T) {
 		"gates of the runtime stay": {child: gated("example.com/mine", gate), want: gated("example.com/mine"), placed: gated("example.com/mine")},
 		"gates of others, which no template names, stay": {child: gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"), want: gated(),
 			placed: gated("example.com/theirs")},
-		"fields that a suspended Job must keep are not touched": {
-			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
+		"fields that a suspended Job must keep are not touched": {child: template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
 			want:   template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "new"}}}),
-			placed: template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
-		},
-	}
-	for name, tc := range cases {
+			placed: template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"})},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, want := tc.child.DeepCopy(), tc.want.DeepCopy()
 			PlaceTemplate(got, &tc.want)
@@ -121,7 +110,7 @@ func TestPlacePod(t *testing.T) {
 	of := func(workload string, nodes keys, names ...string) corev1.PodTemplateSpec {
 		return template(nil, keys{kueue.WorkloadAnnotation: workload}, nodes, corev1.PodSpec{SchedulingGates: gates(names...)})
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		pod, want corev1.PodTemplateSpec
 		// made is the template of the pod's Job; nil: the pod is just as its Job made it.
 		made      *corev1.PodTemplateSpec
@@ -149,8 +138,7 @@ func TestPlacePod(t *testing.T) {
 		"a gate of an earlier admission goes":    {pod: gated(gate, "kueue.x-k8s.io/topology"), placed: gated()},
 		"another value for a key":                {pod: selecting(keys{"pool": "a100"}, gate), want: placement, wantInErr: []string{"pool=a100"}},
 		"a key that the admission does not have": {pod: selecting(keys{"zone": "z1"}, gate), want: placement, wantInErr: []string{"zone=z1"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
 			before := pod.DeepCopy()
@@ -222,7 +210,7 @@ func FuzzPlace(f *testing.F) {
 }
 
 func TestFieldOf(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		template corev1.PodTemplateSpec
 		want     patch.Field
 	}{
@@ -230,8 +218,7 @@ func TestFieldOf(t *testing.T) {
 		"a placement":          {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/podset": "node"}}}, want: patch.Of(trainjob.Trainer22)},
 		"an override":          {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}, Annotations: map[string]string{patch.ManagerAnnotation: patch.Manager}}}, want: patch.Of(trainjob.Trainer21)},
 		"nothing of all these": {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{patch.ManagerAnnotation: "someone"}}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "plain"}, {Name: "node"}}}}
 			js.Spec.ReplicatedJobs[1].Template.Spec.Template = tc.template
@@ -243,7 +230,7 @@ func TestFieldOf(t *testing.T) {
 func TestPlaced(t *testing.T) {
 	type keys = map[string]string
 	placed := template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{})
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		jobs []corev1.PodTemplateSpec
 		want bool
 	}{
@@ -253,8 +240,7 @@ func TestPlaced(t *testing.T) {
 		"it is gated":                     {jobs: []corev1.PodTemplateSpec{template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
 		"somebody else's gate says nothing": {jobs: []corev1.PodTemplateSpec{template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")})},
 			want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			for _, template := range tc.jobs {

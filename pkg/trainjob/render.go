@@ -99,7 +99,7 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 			js, err = nil, fmt.Errorf("plugin %s: %v: %w", panickingPlugin(), reason, ErrPluginPanics)
 		}
 	}()
-	typed, err := job.Typed(patches)
+	typed, err := job.typed(patches)
 	if err != nil {
 		return nil, err
 	}

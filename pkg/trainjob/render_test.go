@@ -135,7 +135,7 @@ func TestRenderCounts(t *testing.T) {
 	mpi := func(nodes, launchers int32) []counts {
 		return []counts{each("node", 1, nodes), each("launcher", 1, launchers)}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		runtime string
 		trainer *trainer.Trainer
 		patches []RuntimePatch
@@ -144,18 +144,15 @@ func TestRenderCounts(t *testing.T) {
 		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {runtime: torchRuntime, want: torch(2)},
 		"torch takes numNodes from the TrainJob":                                               {runtime: torchRuntime, trainer: nodes(7), want: torch(7)},
 		// A patch of a replicated job must not bring its replicas back to the default.
-		"a patch changes no counts and no order":                      {runtime: torchRuntime, patches: []RuntimePatch{patched}, want: torch(2)},
-		"MPI with runLauncherAsNode takes the launcher off the nodes": {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
-		"MPI with runLauncherAsNode keeps one node at the least":      {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
-		"MPI without runLauncherAsNode has all nodes beside the launcher": {
-			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1), trainer: nodes(5), want: mpi(5, 1),
-		},
+		"a patch changes no counts and no order":                          {runtime: torchRuntime, patches: []RuntimePatch{patched}, want: torch(2)},
+		"MPI with runLauncherAsNode takes the launcher off the nodes":     {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
+		"MPI with runLauncherAsNode keeps one node at the least":          {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
+		"MPI without runLauncherAsNode has all nodes beside the launcher": {runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1), trainer: nodes(5), want: mpi(5, 1)},
 		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
 		// job that carries the trainer's label, which is the launcher.
 		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
 		"MPI as the runtime says":                                     {runtime: mpiRuntime, want: mpi(1, 1)},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
 		})
@@ -179,19 +176,16 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 			ServiceAccountName: "sa",
 		}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		patches []RuntimePatch
 		want    corev1.PodSpec
 	}{
 		"none":                      {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
 		"the later one wins":        {patches: []RuntimePatch{first, second}, want: both("b")},
 		"and so in the other order": {patches: []RuntimePatch{second, first}, want: both("a")},
-		"entries without a spec change nothing": {
-			patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
-			want:    corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
-		},
-	}
-	for name, tc := range cases {
+		"entries without a spec change nothing": {patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
+			want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := render(t, job, torchRuntime, tc.patches...)
 			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
@@ -217,21 +211,16 @@ func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
 func TestRenderIsPure(t *testing.T) {
 	torchtune := strings.Replace(torchRuntime, "image: torch\n", "image: torch\n                command: [tune, run]\n", 1)
 	eightGPUs := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		runtime string
 		trainer *trainer.Trainer
 	}{
-		"torch": {
-			runtime: torchRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), Env: []corev1.EnvVar{{Name: "E", Value: "v"}}, ResourcesPerNode: eightGPUs},
-		},
-		"torchtune, whose command Trainer completes": {
-			runtime: torchtune,
-			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs},
-		},
+		"torch": {runtime: torchRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), Env: []corev1.EnvVar{{Name: "E", Value: "v"}}, ResourcesPerNode: eightGPUs}},
+		"torchtune, whose command Trainer completes": {runtime: torchtune,
+			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs}},
 		"MPI, whose policy Trainer completes": {runtime: mpiRuntime, trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			renderer := testRenderer(t)
 			job := jobWithTrainer(tc.trainer.DeepCopy())
@@ -316,13 +305,11 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 	trainers := map[string]*trainer.Trainer{
 		"as it is": nil,
-		"with nodes, resources, a command": {
-			NumNodes: ptr.To[int32](3), Command: []string{"python"}, Args: []string{"train.py"}, Image: ptr.To("mine"),
+		"with nodes, resources, a command": {NumNodes: ptr.To[int32](3), Command: []string{"python"}, Args: []string{"train.py"}, Image: ptr.To("mine"),
 			Env: []corev1.EnvVar{{Name: "E", Value: "v"}},
 			ResourcesPerNode: &corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}, Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
-			},
-		},
+			}},
 		"with torchtune's command": {Command: []string{"tune", "run"}, Args: []string{"epochs=1"}},
 	}
 	patches := []RuntimePatch{}
@@ -337,7 +324,7 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 					Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}, Model: &trainer.ModelInitializer{StorageUri: ptr.To("hf://model")},
 				}
 				got := expect.Must(testRenderer(t).Render(t.Context(), job, &rt.Spec, patches))(t)
-				typed := expect.Must(job.Typed(patches))(t)
+				typed := expect.Must(job.typed(patches))(t)
 				want := renderedByTrainer(t, rt, typed.DeepCopy())
 				// Trainer runs its plugins in the order of a Go map, another one in every
 				// process, and for XGBoost two of them add variables.

@@ -36,7 +36,7 @@ func namespacedRuntime(namespace, name string, nodes int32) client.Object {
 
 // snapshotOf is the ConfigMap of a job with that UID, controlled by nobody where it is nil.
 func snapshotOf(owner *types.UID, text string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-runtime-snapshot"}, Data: map[string]string{"runtime": text}}
+	cm := kit.ConfigMap("ns", "job-runtime-snapshot", "runtime", text)
 	if owner != nil {
 		cm.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: "job", UID: *owner, Controller: ptr.To(true),
@@ -90,7 +90,7 @@ func TestRuntimesFor(t *testing.T) {
 	torch := []client.Object{clusterRuntime("torch", 1)}
 	withoutKey := frozen(testUID)
 	withoutKey.Data = map[string]string{"other": "text"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// job is one that says no kind of runtime, where it is nil.
 		job          *TrainJob
 		cluster      []client.Object
@@ -101,51 +101,31 @@ func TestRuntimesFor(t *testing.T) {
 		wantErr      error
 		wantInErr    []string
 	}{
-		"the live cluster runtime before there is a snapshot": {
-			job:     jobOf("uid", ptr.To("ClusterTrainingRuntime")),
-			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1,
-		},
+		"the live cluster runtime before there is a snapshot": {job: jobOf("uid", ptr.To("ClusterTrainingRuntime")),
+			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
 		"no kind means a cluster runtime": {cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
-		"a namespaced runtime, of the job's own namespace": {
-			job:       jobOf("uid", ptr.To("TrainingRuntime")),
-			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3), namespacedRuntime("ns", "torch", 2)},
-			wantNodes: 2,
-		},
-		"the snapshot wins over the live runtime": {cluster: torch, snapshot: frozen(testUID), wantNodes: 8},
-		"the snapshot stands in for a deleted runtime": {
-			job: jobOf("uid", ptr.To("TrainingRuntime")), snapshot: snapshotOf(testUID, snapshotYAML("TrainingRuntime", 8)), wantNodes: 8,
-		},
+		"a namespaced runtime, of the job's own namespace": {job: jobOf("uid", ptr.To("TrainingRuntime")),
+			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3), namespacedRuntime("ns", "torch", 2)}, wantNodes: 2},
+		"the snapshot wins over the live runtime":      {cluster: torch, snapshot: frozen(testUID), wantNodes: 8},
+		"the snapshot stands in for a deleted runtime": {job: jobOf("uid", ptr.To("TrainingRuntime")), snapshot: snapshotOf(testUID, snapshotYAML("TrainingRuntime", 8)), wantNodes: 8},
 		"a snapshot of another UID is ignored":         {cluster: torch, snapshot: frozen(ptr.To[types.UID]("former")), wantNodes: 1},
 		"a ConfigMap that nobody controls is ignored":  {cluster: torch, snapshot: frozen(nil), wantNodes: 1},
 		"a job without UID has no snapshot":            {job: jobOf("", nil), cluster: torch, snapshot: frozen(ptr.To[types.UID]("")), wantNodes: 1},
 		"without a live reader there are no snapshots": {cluster: torch, snapshot: frozen(testUID), noLiveReader: true, wantNodes: 1},
-		"a missing cluster runtime": {
-			cluster: []client.Object{namespacedRuntime("ns", "torch", 2)}, wantErr: ErrRuntimeNotFound,
-			wantInErr: []string{"ClusterTrainingRuntime", `"torch"`, "create it", "spec.runtimeRef"},
-		},
-		"a missing namespaced runtime": {
-			job: jobOf("uid", ptr.To("TrainingRuntime")), cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3)},
-			wantErr: ErrRuntimeNotFound, wantInErr: []string{"TrainingRuntime", `"torch"`, "namespace ns", "create it"},
-		},
-		"a kind that is no runtime": {
-			job: jobOf("uid", ptr.To("Pod")), wantErr: ErrRuntimeUnsupported,
-			wantInErr: []string{`"Pod"`, "spec.runtimeRef.kind", "ClusterTrainingRuntime", "TrainingRuntime"},
-		},
-		"a snapshot that is no YAML": {
-			cluster: torch, snapshot: snapshotOf(testUID, "spec: ["), wantErr: ErrSnapshotUnreadable,
-			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
-		},
-		"a snapshot that is no runtime": {
-			cluster: torch, snapshot: snapshotOf(testUID, "spec: text"), wantErr: ErrSnapshotUnreadable,
-			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
-		},
-		"a snapshot without its key": {
-			cluster: torch, snapshot: withoutKey, wantErr: ErrSnapshotUnreadable,
-			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
-		},
+		"a missing cluster runtime": {cluster: []client.Object{namespacedRuntime("ns", "torch", 2)}, wantErr: ErrRuntimeNotFound,
+			wantInErr: []string{"ClusterTrainingRuntime", `"torch"`, "create it", "spec.runtimeRef"}},
+		"a missing namespaced runtime": {job: jobOf("uid", ptr.To("TrainingRuntime")), cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3)},
+			wantErr: ErrRuntimeNotFound, wantInErr: []string{"TrainingRuntime", `"torch"`, "namespace ns", "create it"}},
+		"a kind that is no runtime": {job: jobOf("uid", ptr.To("Pod")), wantErr: ErrRuntimeUnsupported,
+			wantInErr: []string{`"Pod"`, "spec.runtimeRef.kind", "ClusterTrainingRuntime", "TrainingRuntime"}},
+		"a snapshot that is no YAML": {cluster: torch, snapshot: snapshotOf(testUID, "spec: ["), wantErr: ErrSnapshotUnreadable,
+			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"}},
+		"a snapshot that is no runtime": {cluster: torch, snapshot: snapshotOf(testUID, "spec: text"), wantErr: ErrSnapshotUnreadable,
+			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"}},
+		"a snapshot without its key": {cluster: torch, snapshot: withoutKey, wantErr: ErrSnapshotUnreadable,
+			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"}},
 		"a snapshot that cannot be read is not a missing one": {cluster: torch, snapshotErr: unavailable, wantErr: unavailable},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			live := onGet(server(t, tc.snapshot), func() error { return tc.snapshotErr })
 			runtimes := NewRuntimes(server(t, nil, tc.cluster...), live)
@@ -166,15 +146,14 @@ func TestRuntimesFor(t *testing.T) {
 }
 
 func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		snapshot  *corev1.ConfigMap
 		wantReads int
 	}{
 		"a snapshot is read once": {snapshot: frozen(testUID), wantReads: 1},
 		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 3},
 		"one of another UID is looked for again":                                  {snapshot: frozen(ptr.To[types.UID]("former")), wantReads: 3},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
 			live := onGet(server(t, tc.snapshot), func() error { reads++; return nil })
@@ -214,7 +193,7 @@ func frozenAs(uid types.UID, nodes int) *corev1.ConfigMap {
 
 // A watch cache that is behind must not describe a job by another runtime than Trainer's.
 func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		cached, stored *corev1.ConfigMap
 		confirmed      bool
 		wantNodes      int32
@@ -222,8 +201,7 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 		"it has not heard of the snapshot":                  {stored: frozenAs("second", 8), wantNodes: 8},
 		"it has the replaced one, and the storage is asked": {cached: frozenAs("first", 2), stored: frozenAs("second", 8), confirmed: true, wantNodes: 8},
 		"it has a deleted one, and the storage is asked":    {cached: frozenAs("first", 2), confirmed: true, wantNodes: 1},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			cached := server(t, tc.cached)
 			live := interceptor.NewClient(server(t, tc.stored), interceptor.Funcs{
@@ -260,7 +238,7 @@ func TestRuntimesOfNamesThatNoObjectCanHave(t *testing.T) {
 }
 
 func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		second      *corev1.ConfigMap
 		wantNodes   int32
 		wantVersion bool
@@ -268,8 +246,7 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 		"the same is still there":             {second: frozenAs("first", 1), wantNodes: 1, wantVersion: true},
 		"Trainer froze the edited runtime":    {second: frozenAs("second", 8), wantNodes: 8},
 		"it is gone, and the runtime renders": {wantNodes: 4},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 4)), server(t, frozenAs("first", 1)))
 			before := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)

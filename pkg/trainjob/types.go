@@ -116,9 +116,9 @@ func (t *TrainJob) Finished() bool {
 		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
 }
 
-// Typed returns the TrainJob in Trainer's types, with the given patches in place of
+// typed returns the TrainJob in Trainer's types, with the given patches in place of
 // its own. The result shares memory with t and must not be changed.
-func (t *TrainJob) Typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
+func (t *TrainJob) typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
 	entries := make([]trainer.RuntimePatch, 0, len(patches))
 	for _, p := range patches {
 		entry, err := p.Decode()
@@ -145,7 +145,7 @@ func (t *TrainJob) Typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
 
 // DeepCopyInto copies t. Raw entries are never changed in place, so their bytes are shared.
 func (t *TrainJob) DeepCopyInto(out *TrainJob) {
-	typed, _ := t.Typed(nil) // Nothing is decoded.
+	typed, _ := t.typed(nil) // Nothing is decoded.
 	typed = typed.DeepCopy()
 	*out = TrainJob{
 		TypeMeta:   t.TypeMeta,

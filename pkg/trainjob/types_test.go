@@ -48,38 +48,26 @@ func managers(patches []RuntimePatch) []string {
 }
 
 func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// want is the same, and wantManagers only a.io/x, where they are left out.
 		patches, want string
 		wantManagers  []string
 	}{
-		"explicit zeros": {
-			patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
-				`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`,
-		},
+		"explicit zeros": {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
+			`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`},
 		"fields that no type knows":                   {patches: `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`},
 		"fields in an order that Go would not choose": {patches: `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`},
 		"empty maps and lists":                        {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`},
 		"numbers that a float cannot hold":            {patches: `[{"manager":"a.io/x","n":9007199254740993,"m":1e400}]`},
 		"characters that the API server escapes":      {patches: `[{"manager":"a.io/x","v":"a\u003cb\u0026c\u003ed \u00e9"}]`},
-		"white space is not kept, as the API server sends none": {
-			patches: "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
-			want:    `[{"manager":"a.io/x","v":" a "}]`,
-		},
-		"order and doubled managers": {
-			patches:      `[{"manager":"b.io/x"},{"manager":"a.io/x"},{"manager":"b.io/x","n":1}]`,
-			wantManagers: []string{"b.io/x", "a.io/x", "b.io/x"},
-		},
-		"odd entries decode and keep their place": {
-			patches:      `[null,7,"text",true,[],{},{"manager":7,"v":1},{"manager":null},{"time":"not a time"},{"manager":"a.io/x"}]`,
-			wantManagers: []string{"", "", "", "", "", "", "", "", "", "a.io/x"},
-		},
-		"the key in another case is another field": {
-			patches:      `[{"manager":"a.io/x","Manager":"b.io/x"},{"MANAGER":"b.io/x"}]`,
-			wantManagers: []string{"a.io/x", ""},
-		},
-	}
-	for name, tc := range cases {
+		"white space is not kept, as the API server sends none": {patches: "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
+			want: `[{"manager":"a.io/x","v":" a "}]`},
+		"order and doubled managers": {patches: `[{"manager":"b.io/x"},{"manager":"a.io/x"},{"manager":"b.io/x","n":1}]`,
+			wantManagers: []string{"b.io/x", "a.io/x", "b.io/x"}},
+		"odd entries decode and keep their place": {patches: `[null,7,"text",true,[],{},{"manager":7,"v":1},{"manager":null},{"time":"not a time"},{"manager":"a.io/x"}]`,
+			wantManagers: []string{"", "", "", "", "", "", "", "", "", "a.io/x"}},
+		"the key in another case is another field": {patches: `[{"manager":"a.io/x","Manager":"b.io/x"},{"MANAGER":"b.io/x"}]`, wantManagers: []string{"a.io/x", ""}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			want := cmp.Or(tc.want, tc.patches)
 			if tc.wantManagers == nil {
@@ -115,25 +103,19 @@ func TestMergePatch(t *testing.T) {
 	others := `[{"time":"2026-01-01T00:00:00Z","manager":"a.io/x","future":0,"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 		`{"name":"node","template":{"spec":{"template":{"spec":{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`
 	resume := func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		patches string
 		change  func(*TrainJob)
 		want    string
 	}{
-		"only suspend changes": {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
-		"only suspend changes beside odd entries": {
-			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`,
-		},
-		"nothing changes": {patches: others, change: func(*TrainJob) {}, want: `{}`},
-		"an entry is added: the list is written whole, with the zeros of others": {
-			patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
+		"only suspend changes":                    {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
+		"only suspend changes beside odd entries": {patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`},
+		"nothing changes":                         {patches: others, change: func(*TrainJob) {}, want: `{}`},
+		"an entry is added: the list is written whole, with the zeros of others": {patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
 			change: func(j *TrainJob) {
 				j.Spec.RuntimePatches = append(j.Spec.RuntimePatches, RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x"}`)})
-			},
-			want: `{"spec":{"runtimePatches":[{"manager":"a.io/x","v":{"big":9007199254740993,"n":0,"none":null,"readOnly":false,"value":""}},{"manager":"b.io/x"}]}}`,
-		},
-	}
-	for name, tc := range cases {
+			}, want: `{"spec":{"runtimePatches":[{"manager":"a.io/x","v":{"big":9007199254740993,"n":0,"none":null,"readOnly":false,"value":""}},{"manager":"b.io/x"}]}}`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
 			after := before.DeepCopy()
@@ -149,13 +131,9 @@ func fullJob() *TrainJob {
 		TypeMeta:   metav1.TypeMeta{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{"l": "v"}},
 		Spec: Spec{
-			RuntimeRef: trainer.RuntimeRef{Name: "torch", APIGroup: ptr.To("trainer.kubeflow.org"), Kind: ptr.To("TrainingRuntime")},
-			Initializer: &trainer.Initializer{
-				Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")},
-			},
-			Trainer: &trainer.Trainer{
-				NumNodes: ptr.To[int32](2), Command: []string{"python"}, Env: []corev1.EnvVar{{Name: "E", Value: "v"}},
-			},
+			RuntimeRef:            trainer.RuntimeRef{Name: "torch", APIGroup: ptr.To("trainer.kubeflow.org"), Kind: ptr.To("TrainingRuntime")},
+			Initializer:           &trainer.Initializer{Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}},
+			Trainer:               &trainer.Trainer{NumNodes: ptr.To[int32](2), Command: []string{"python"}, Env: []corev1.EnvVar{{Name: "E", Value: "v"}}},
 			RuntimePatches:        []RuntimePatch{{Manager: "a.io/x", raw: []byte(`{"manager":"a.io/x"}`)}},
 			PodTemplateOverrides:  []RuntimePatch{{TargetJobs: []string{"node"}, raw: []byte(`{"targetJobs":[{"name":"node"}]}`)}},
 			Suspend:               ptr.To(true),
@@ -201,7 +179,7 @@ func TestDeepCopyOfNothing(t *testing.T) {
 func TestTyped(t *testing.T) {
 	job := fullJob()
 	patch := RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{"k":"v"}}}}}`)}
-	got := expect.Must(job.Typed([]RuntimePatch{patch}))(t)
+	got := expect.Must(job.typed([]RuntimePatch{patch}))(t)
 	want := &trainer.TrainJob{
 		TypeMeta:   job.TypeMeta,
 		ObjectMeta: job.ObjectMeta,
@@ -222,7 +200,7 @@ func TestTyped(t *testing.T) {
 
 func TestTypedNamesTheManagerOfAnEntryItCannotRead(t *testing.T) {
 	job := expect.FromJSON[*TrainJob](t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
-	_, err := job.Typed(job.Spec.RuntimePatches)
+	_, err := job.typed(job.Spec.RuntimePatches)
 	expect.ErrorWith(t, err, `"a.io/x"`)
 }
 
@@ -239,11 +217,7 @@ func TestSuspended(t *testing.T) {
 	cases := map[string]struct {
 		suspend *bool
 		want    bool
-	}{
-		"absent means running": {},
-		"false":                {suspend: ptr.To(false)},
-		"true":                 {suspend: ptr.To(true), want: true},
-	}
+	}{"absent means running": {}, "false": {suspend: ptr.To(false)}, "true": {suspend: ptr.To(true), want: true}}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected Suspended", tc.want, (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended())
@@ -285,7 +259,7 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 
 func TestOurs(t *testing.T) {
 	const marked = `"metadata": {"annotations": {"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}`
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		entry string
 		want  bool
 	}{
@@ -294,8 +268,7 @@ func TestOurs(t *testing.T) {
 		"an override with our mark":            {entry: `{"targetJobs": [{"name": "node"}], ` + marked + `}`, want: true},
 		"an override without it":               {entry: `{"targetJobs": [{"name": "node"}]}`},
 		"another's entry that copies our mark": {entry: `{"manager": "a.io/x", ` + marked + `}`},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			entry := expect.Must(NewRuntimePatch(json.RawMessage(tc.entry)))(t)
 			expect.Same(t, "It is ours", tc.want, entry.Ours())

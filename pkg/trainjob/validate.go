@@ -81,7 +81,7 @@ func (v *Validator) Create(ctx context.Context, job *TrainJob, spec *trainer.Tra
 			errs = field.ErrorList{field.Invalid(field.NewPath("spec", "runtimeRef"), job.Spec.RuntimeRef.Name, err.Error())}
 		}
 	}()
-	typed, err := job.Typed(patches)
+	typed, err := job.typed(patches)
 	if err != nil {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "runtimePatches"), field.OmitValueType{}, err.Error())}
 	}

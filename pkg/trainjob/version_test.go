@@ -22,7 +22,7 @@ import (
 )
 
 func TestTrainerVersionOf(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		fields   string
 		unserved bool
 		want     TrainerVersion
@@ -36,8 +36,7 @@ func TestTrainerVersionOf(t *testing.T) {
 		"only speaking of the field":   {fields: "other: {type: string, description: runtimePatches}"},
 		"a schema without any of them": {fields: ""},
 		"a version that is not served": {fields: "runtimePatches: {type: array}", unserved: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
@@ -113,7 +112,7 @@ func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
 }
 
 func TestSameMeaning(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		a, b string
 		want bool
 	}{
@@ -140,8 +139,7 @@ func TestSameMeaning(t *testing.T) {
 		"a string and a map":                     {a: `"a"`, b: `{}`},
 		"no JSON at all":                         {a: `{`, b: `{`},
 		"nothing":                                {},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
 				expect.Same(t, "Unexpected SemanticallyEqual", tc.want, SemanticallyEqual([]byte(pair[0]), []byte(pair[1])))
@@ -151,7 +149,7 @@ func TestSameMeaning(t *testing.T) {
 }
 
 func TestSameButTime(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		a, b string
 		want bool
 	}{
@@ -163,8 +161,7 @@ func TestSameButTime(t *testing.T) {
 		"an entry and none":              {a: `{}`, b: `null`},
 		"equal entries that are no maps": {a: `7`, b: `7`, want: true},
 		"entries that are no maps":       {a: `7`, b: `8`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := expect.FromJSON[RuntimePatch](t, tc.a), expect.FromJSON[RuntimePatch](t, tc.b)
 			expect.That(t, a.SameButTime(b) == tc.want && b.SameButTime(a) == tc.want, "SameButTime is not %t for %s and %s", tc.want, tc.a, tc.b)

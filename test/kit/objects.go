@@ -46,6 +46,11 @@ func PodSet(name string, count int32, amounts ...string) kueue.PodSet {
 	return kueue.PodSet{Name: kueue.PodSetReference(name), Count: count, Template: corev1.PodTemplateSpec{Spec: PodRequests(amounts...)}}
 }
 
+// ConfigMap builds one with a text under a key.
+func ConfigMap(namespace, name, key, text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: text}}
+}
+
 // CRD builds a CustomResourceDefinition that serves a version, with those fields of the spec.
 func CRD(name, version string, specFields ...string) *apiextensionsv1.CustomResourceDefinition {
 	fields := map[string]apiextensionsv1.JSONSchemaProps{}

@@ -8,10 +8,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
+// Workload builds one that waits in a queue since a time, with its name as its UID.
+func Workload(namespace, name, queue string, since time.Time, podSets ...kueue.PodSet) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(since)},
+		Spec:       kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: new(int32(0)), PodSets: podSets},
+	}
+}
+
 // What Kueue, MultiKueue and people do with a Workload.
+
+// Runs has it admitted at a time, with quota of a flavor.
+func Runs(clusterQueue, flavor string, since time.Time) func(*kueue.Workload) {
+	return All(Admitted, Assigned(clusterQueue, flavor), Since(since))
+}
 
 // Admitted gives it quota.
 func Admitted(wl *kueue.Workload) {

@@ -19,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // The manager by the names that its manifests give.
@@ -27,8 +28,6 @@ const (
 	// ManagerConfigMap may carry a suffix; its ManagerConfigKey is the configuration.
 	ManagerConfigMap = "kueue-trainer-config"
 	ManagerConfigKey = "configuration.yaml"
-	// ManagerWebhook is its mutating webhook configuration.
-	ManagerWebhook = "kueue-trainer-mutating-webhook-configuration"
 )
 
 // ManagerConfiguration reads the manager's configuration with its defaults; nil without a
@@ -144,7 +143,7 @@ func named(full, name string) bool {
 // webhooks ask. Without them, and for users who may not read them, it is the manifests' namespace.
 func ManagerNamespace(ctx context.Context, c client.Reader) (string, error) {
 	var webhooks admissionregistrationv1.MutatingWebhookConfiguration
-	err := c.Get(ctx, client.ObjectKey{Name: ManagerWebhook}, &webhooks)
+	err := c.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhooks)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return "", fmt.Errorf("reading the manager's webhooks: %w", err)
 	}

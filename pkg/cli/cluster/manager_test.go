@@ -24,19 +24,16 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // configMap has a rule for one resource.
 func configMap(name, resource string, minutes int) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: config.Namespace, Name: name,
-			CreationTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 12, minutes, 0, 0, time.UTC)),
-		},
-		Data: map[string]string{ManagerConfigKey: "tolerationRules: [{resources: [" + resource + "], tolerations: [{key: a}]}]"},
-	}
+	cm := kit.ConfigMap(config.Namespace, name, ManagerConfigKey, "tolerationRules: [{resources: ["+resource+"], tolerations: [{key: a}]}]")
+	cm.CreationTimestamp = metav1.NewTime(time.Date(2030, 1, 1, 12, minutes, 0, 0, time.UTC))
+	return cm
 }
 
 func mounting(configMap string) *appsv1.Deployment {
@@ -49,7 +46,7 @@ func mounting(configMap string) *appsv1.Deployment {
 
 func TestManagerConfiguration(t *testing.T) {
 	older, newer := configMap(ManagerConfigMap+"-a", "amd.com/gpu", 0), configMap(ManagerConfigMap+"-b", "habana.ai/gaudi", 1)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		objects []client.Object
 		// get is what becomes of reading the Deployment.
 		get  error
@@ -61,8 +58,7 @@ func TestManagerConfiguration(t *testing.T) {
 		"the newest":                             {objects: []client.Object{older, newer}, want: []string{"habana.ai/gaudi"}},
 		"the one that the Deployment mounts":     {objects: []client.Object{older, newer, mounting(older.Name)}, want: []string{"amd.com/gpu"}},
 		"a Deployment that may not be looked at": {objects: []client.Object{older, newer, mounting(older.Name)}, get: kit.Forbidden("deployments"), want: []string{"habana.ai/gaudi"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error { return tc.get })).Build()
 			cfg := expect.Must(ManagerConfiguration(t.Context(), c))(t)
@@ -92,35 +88,26 @@ func TestSentence(t *testing.T) {
 	lists := func(kind, message string) error {
 		return fmt.Errorf("listing: %w", apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: kind}, "", errors.New(message)))
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		err  error
 		want string
 		code int
 	}{
-		"no right in the cluster": {
-			err: lists("clusterqueues", `User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope`), code: exit.Unseen,
-			want: `you may not list clusterqueues.kueue.x-k8s.io in the whole cluster: ask an admin for that (listing: clusterqueues.kueue.x-k8s.io is forbidden: User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope)`,
-		},
-		"no right in a namespace": {
-			err: lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`), code: exit.Unseen,
-			want: `you may not get pods in namespace team: ask an admin for that (listing: pods.kueue.x-k8s.io is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "team")`,
-		},
+		"no right in the cluster": {err: lists("clusterqueues", `User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope`), code: exit.Unseen,
+			want: `you may not list clusterqueues.kueue.x-k8s.io in the whole cluster: ask an admin for that (listing: clusterqueues.kueue.x-k8s.io is forbidden: User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope)`},
+		"no right in a namespace": {err: lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`), code: exit.Unseen,
+			want: `you may not get pods in namespace team: ask an admin for that (listing: pods.kueue.x-k8s.io is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "team")`},
 		"refused by a quota": {err: lists("pods", "exceeded quota: gpus"), want: "listing: pods.kueue.x-k8s.io is forbidden: exceeded quota: gpus"},
-		"of a code of its own": {
-			err:  exit.With(exit.Failed, lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`)),
-			want: `listing: pods.kueue.x-k8s.io is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "team"`,
-		},
+		"of a code of its own": {err: exit.With(exit.Failed, lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`)),
+			want: `listing: pods.kueue.x-k8s.io is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "team"`},
 		"nothing configured":    {err: clientcmd.ErrEmptyConfig, want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
 		"kubectl's own default": {err: request("http://localhost:8080", errors.New("refused")), want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
-		"no answer": {
-			err:  request("https://10.0.0.1:6443", os.NewSyscallError("connect", errors.New("connection refused"))),
-			want: "the API server at https://10.0.0.1:6443 cannot be reached (connection refused): check that it runs, and that --context or --kubeconfig names the cluster that you mean",
-		},
+		"no answer": {err: request("https://10.0.0.1:6443", os.NewSyscallError("connect", errors.New("connection refused"))),
+			want: "the API server at https://10.0.0.1:6443 cannot be reached (connection refused): check that it runs, and that --context or --kubeconfig names the cluster that you mean"},
 		"no such context": {err: noContext, want: `context "nope" does not exist: kubectl config get-contexts lists those that there are`},
 		"nobody known":    {err: fmt.Errorf("listing: %w", apierrors.NewUnauthorized("x")), want: "the API server does not know you (Unauthorized): log in again, or name another user with --user or --context"},
 		"anything else":   {err: errors.New("there is no TrainJob"), want: "there is no TrainJob"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := Sentence(tc.err)
 			expect.Same(t, "Unexpected sentence", tc.want, got.Error())
@@ -131,7 +118,7 @@ func TestSentence(t *testing.T) {
 }
 
 func TestTrainJobName(t *testing.T) {
-	cases := map[string]struct{ want, says string }{
+	for arg, tc := range map[string]struct{ want, says string }{
 		"llm":                                {want: "llm"},
 		"trainjob/llm":                       {want: "llm"},
 		"TrainJobs/llm":                      {want: "llm"},
@@ -141,8 +128,7 @@ func TestTrainJobName(t *testing.T) {
 		"trainjobs.example.com/llm": {says: "trainjobs.example.com/llm is no TrainJob: give NAME or trainjob/NAME"},
 		"trainjob/":                 {says: "trainjob/ names no TrainJob: give NAME or trainjob/NAME"},
 		"trainjob/a/b":              {says: "trainjob/a/b names no TrainJob: give NAME or trainjob/NAME"},
-	}
-	for arg, tc := range cases {
+	} {
 		t.Run(arg, func(t *testing.T) {
 			got, err := TrainJobName(arg)
 			expect.Same(t, "Unexpected name and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
@@ -153,32 +139,23 @@ func TestTrainJobName(t *testing.T) {
 func TestTrainJobsThatCannotBeRead(t *testing.T) {
 	resource := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
 	forbidden := apierrors.NewForbidden(resource, "llm", errors.New("no role"))
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		err       error
 		namespace string
 		list      bool
 		want      string
 		code      int
 	}{
-		"one that is not there": {
-			err: apierrors.NewNotFound(resource, "llm"), namespace: "team", code: exit.Failed,
-			want: "there is no TrainJob llm in namespace team: name another, or its namespace with -n",
-		},
-		"one that may not be seen": {
-			err: forbidden, namespace: "team", code: exit.Unseen,
-			want: "you may not get TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there",
-		},
-		"those of a namespace that may not be seen": {
-			err: forbidden, namespace: "team", list: true, code: exit.Unseen,
-			want: "you may not list TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there",
-		},
-		"those of all namespaces that may not be seen": {
-			err: forbidden, list: true, code: exit.Unseen,
-			want: "you may not list TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role",
-		},
+		"one that is not there": {err: apierrors.NewNotFound(resource, "llm"), namespace: "team", code: exit.Failed,
+			want: "there is no TrainJob llm in namespace team: name another, or its namespace with -n"},
+		"one that may not be seen": {err: forbidden, namespace: "team", code: exit.Unseen,
+			want: "you may not get TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there"},
+		"those of a namespace that may not be seen": {err: forbidden, namespace: "team", list: true, code: exit.Unseen,
+			want: "you may not list TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there"},
+		"those of all namespaces that may not be seen": {err: forbidden, list: true, code: exit.Unseen,
+			want: "you may not list TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role"},
 		"a cluster that does not answer": {err: errors.New("gone"), list: true, code: exit.Failed, want: "reading TrainJobs: gone"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return tc.err })).Build()
 			var err error
@@ -201,14 +178,14 @@ func TestTrainJobsThatMayNotBeSeenAreNone(t *testing.T) {
 
 // elsewhere is an installation in namespaces of its admin's choice.
 func elsewhere() []client.Object {
-	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ManagerWebhook}}
+	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "ml", Name: "webhook"}}}}
-	manager := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: ManagerConfigMap}, Data: map[string]string{
-		ManagerConfigKey: "metrics: {userLabel: example.com/user}\nkueueConfigMap: {namespace: queues, name: mine, key: kueue.yaml}"}}
-	kueue := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "queues", Name: "mine"}, Data: map[string]string{
-		"kueue.yaml": "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true"}}
-	return []client.Object{webhooks, manager, kueue}
+	return []client.Object{
+		webhooks,
+		kit.ConfigMap("ml", ManagerConfigMap, ManagerConfigKey, "metrics: {userLabel: example.com/user}\nkueueConfigMap: {namespace: queues, name: mine, key: kueue.yaml}"),
+		kit.ConfigMap("queues", "mine", "kueue.yaml", "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true"),
+	}
 }
 
 func TestConfigurationsAreReadWhereTheyAre(t *testing.T) {
@@ -228,7 +205,7 @@ func TestPartsAreWhereTheyWereInstalled(t *testing.T) {
 }
 
 func TestTheManifestsNamespaceIsTakenWhereNothingTells(t *testing.T) {
-	byURL := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ManagerWebhook}}
+	byURL := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
 	byURL.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1")}}}
 	for name, objects := range map[string][]client.Object{"no webhooks": nil, "webhooks at an address": {byURL}} {
 		t.Run(name, func(t *testing.T) {

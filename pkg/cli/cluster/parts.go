@@ -12,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // Part is one of the managers that have to work together, by the names that its own manifests
@@ -41,7 +42,7 @@ var (
 	}
 	Manager = Part{
 		Name: "kueue-trainer", Namespace: config.Namespace, Deployment: ManagerDeployment, ConfigMap: ManagerConfigMap,
-		Webhook: ManagerWebhook,
+		Webhook: webhookconfig.Installed.Mutating,
 	}
 )
 

@@ -17,7 +17,7 @@ import (
 
 func TestWorkerContext(t *testing.T) {
 	contexts := map[string]*clientcmdapi.Context{"manager": {}, "west": {}, "east": {}, "arn:aws:eks:cluster/a=b": {}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		cluster    string
 		given      []string
 		want, says string
@@ -29,14 +29,11 @@ func TestWorkerContext(t *testing.T) {
 		"one with signs in it":               {cluster: "north", given: []string{"north=arn:aws:eks:cluster/a=b"}, want: "arn:aws:eks:cluster/a=b"},
 		"a name that is both":                {cluster: "west", given: []string{"west"}, want: "west"},
 		"one that is given for another":      {cluster: "north", given: []string{"west"}, says: "no context of the kubeconfig is known to lead there: give --worker-context north=CONTEXT"},
-		"a context that does not exist": {
-			cluster: "west", given: []string{"west=nope"},
-			says: "--worker-context west=nope: the kubeconfig has no context nope: kubectl config get-contexts lists those that there are",
-		},
+		"a context that does not exist": {cluster: "west", given: []string{"west=nope"},
+			says: "--worker-context west=nope: the kubeconfig has no context nope: kubectl config get-contexts lists those that there are"},
 		"no cluster": {cluster: "west", given: []string{"=west"}, says: "--worker-context =west: give CLUSTER=CONTEXT, or a context that is named like the cluster"},
 		"no context": {cluster: "west", given: []string{"west="}, says: "--worker-context west=: give CLUSTER=CONTEXT, or a context that is named like the cluster"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := workerContext(tc.cluster, tc.given, contexts)
 			expect.Same(t, "Unexpected context and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
@@ -68,7 +65,7 @@ func TestCheck(t *testing.T) {
 	prefix := "TrainJob llm in namespace team of context west is not the copy of this one ("
 	suffix := "): the context leads to another cluster than worker1, or somebody else made that TrainJob there; give the right one with --worker-context worker1=CONTEXT"
 	const origin, prebuilt = "kueue.x-k8s.io/multikueue-origin", "kueue.x-k8s.io/prebuilt-workload-name"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		labels, annotations map[string]string
 		want                string
 	}{
@@ -76,8 +73,7 @@ func TestCheck(t *testing.T) {
 		"the copy, with a long name":      {labels: map[string]string{origin: "multikueue"}, annotations: map[string]string{prebuilt: "trainjob-llm-12345"}},
 		"one that somebody made":          {labels: map[string]string{prebuilt: "trainjob-llm-12345"}, want: prefix + "it has no label kueue.x-k8s.io/multikueue-origin" + suffix},
 		"the copy of one of another name": {labels: map[string]string{origin: "multikueue", prebuilt: "trainjob-llm-6789a"}, want: prefix + "it does not name Workload trainjob-llm-12345" + suffix},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			worker := &Worker{Cluster: "worker1", Context: "west"}
 			err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")

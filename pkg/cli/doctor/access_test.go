@@ -73,7 +73,7 @@ func TestAccess(t *testing.T) {
 	)
 	withoutContext := clientcmdapi.NewConfig()
 	withoutContext.AuthInfos["kueue"], withoutContext.Contexts["west"] = &clientcmdapi.AuthInfo{Token: account}, &clientcmdapi.Context{AuthInfo: "kueue"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// info is the user in the kubeconfig of Secret west; data is other data there, source another place.
 		info   clientcmdapi.AuthInfo
 		data   map[string][]byte
@@ -109,8 +109,7 @@ func TestAccess(t *testing.T) {
 		"a file":                        {source: at(kueue.PathLocationType, "/etc/west"), want: Access{Unclear: "its kubeconfig is not in a Secret"}},
 		"a ClusterProfile":              {source: &kueue.ClusterSource{}, want: Access{Unclear: "its kubeconfig is not in a Secret"}},
 		"a Secret that may not be read": {source: at(kueue.SecretLocationType, "forbidden"), unread: "you may not get them"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "west"}, Data: tc.data}
 			if tc.data == nil && tc.source == nil {

@@ -489,10 +489,8 @@ func TestStuckTrainJobs(t *testing.T) {
 		"one that is held":                             on(first(func(job *trainjob.TrainJob) { job.Labels[kit.QueueLabel] = "queue.held" })),
 		"one without its priority class": {change: urgent,
 			want: explainA(Warning, "The TrainJob is not queued: it names WorkloadPriorityClass urgent, which does not exist.")},
-		"one with its priority class": on(urgent, withManager("waitForJobSet: 2h"), func(f *Facts) {
-			f.PriorityClasses = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)}
-		}),
-		"one that Kueue deactivated": {change: deactivated("DeactivatedDueToRequeuingLimitExceeded"), want: explainA(Warning, "")},
+		"one with its priority class": on(urgent, withManager("waitForJobSet: 2h"), func(f *Facts) { f.PriorityClasses = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)} }),
+		"one that Kueue deactivated":  {change: deactivated("DeactivatedDueToRequeuingLimitExceeded"), want: explainA(Warning, "")},
 		// Its user has brought that about by a time limit.
 		"one that reached its time limit": on(deactivated("DeactivatedDueToMaximumExecutionTimeExceeded")),
 	} {
@@ -552,7 +550,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		permitted     = "kueue-trainer has its permissions"
 		enforced      = "kueue-trainer's policies are enforced"
 	)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*Facts)
 		want   []string
 		reason string
@@ -568,8 +566,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 			reason: "kueue-trainer is not installed"},
 		"without an answer to the TrainJob": {change: func(f *Facts) { f.Probes.Job = nil }, want: []string{one, restarted},
 			reason: "the API server gave no answer to a TrainJob made as a dry run"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, tc.change)
 			r := newReport(f)
@@ -643,7 +640,7 @@ func notAllowedTo(verb, resource string) error {
 
 func TestOnlyRightsAreToldAsRights(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "jobsets"}, "x", errors.New("exceeded quota: none, requested: count/jobsets=1"))
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		unread map[Kind]error
 		reason string
 		code   int
@@ -653,8 +650,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 		"a quota":                 {unread: map[Kind]error{jobSetProbe: quota}, reason: quota.Error(), code: exit.Failed},
 		"a timeout":               {unread: map[Kind]error{nodes: apierrors.NewTimeoutError("slow", 1)}, reason: "Timeout: slow", code: exit.Failed},
 		"a quota, beside a right": {unread: map[Kind]error{jobSetProbe: quota, flavorProbe: notAllowedTo("create", "resourceflavors")}, reason: quota.Error(), code: exit.Failed},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(t)
 			f.Unread = tc.unread

@@ -16,106 +16,41 @@ import (
 )
 
 func TestPrintConfigMap(t *testing.T) {
-	cases := map[string]struct {
-		kueue, manager string
-		flag           string
-		ofKueue        bool
-		workers        bool
-		withoutJobSets bool
-		want           string
-		wantErr        string
+	const (
+		external   = "  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"
+		listed     = "integrations:\n" + external
+		managesAll = kueueHead + "manageJobsWithoutQueueName: true\n" + listed
+		leftOut    = "  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kueue-trainer-system\n"
+		teams      = "managedJobsNamespaceSelector: # ours\n  matchExpressions:\n  - key: team\n    operator: NotIn\n    values: [a]\n"
+		workers    = "multiKueue:\n  gcInterval: 1m\n  externalFrameworks:\n  - name: Foo.v1.example.com # keep\n"
+		gets       = "  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n"
+		ours       = "kind: Configuration # ours\ncontroller:\n  groupKindConcurrency:\n    TrainJob.trainer.kubeflow.org: 3\n"
+	)
+	for name, tc := range map[string]struct {
+		kueue, manager, flag             string
+		ofKueue, workers, withoutJobSets bool
+		want, wantErr                    string
 	}{
-		"TrainJob goes from one list to the other, comments stay": {
-			ofKueue: true,
-			kueue: `# ours
-integrations:
-  frameworks:
-  - batch/job # keep
-  - trainer.kubeflow.org/trainjob
-waitForPodsReady:
-  timeout: 5m
-`,
-			want: `# ours
-integrations:
-  frameworks:
-  - batch/job # keep
-  externalFrameworks:
-  - TrainJob.v1alpha1.trainer.kubeflow.org
-waitForPodsReady:
-  timeout: 5m
-`,
-		},
-		"TrainJob in both lists": {
-			ofKueue: true,
-			kueue: `integrations:
-  frameworks:
-  - trainer.kubeflow.org/trainjob
-  externalFrameworks:
-  - Foo.v1.example.com
-  - TrainJob.v1alpha1.trainer.kubeflow.org
-`,
-			want: `integrations:
-  externalFrameworks:
-  - Foo.v1.example.com
-  - TrainJob.v1alpha1.trainer.kubeflow.org
-`,
-		},
+		"TrainJob goes from one list to the other, comments stay": {ofKueue: true,
+			kueue: "# ours\nintegrations:\n  frameworks:\n  - batch/job # keep\n  - trainer.kubeflow.org/trainjob\nwaitForPodsReady:\n  timeout: 5m\n",
+			want:  "# ours\nintegrations:\n  frameworks:\n  - batch/job # keep\n" + external + "waitForPodsReady:\n  timeout: 5m\n"},
+		"TrainJob in both lists": {ofKueue: true,
+			kueue: "integrations:\n  frameworks:\n  - trainer.kubeflow.org/trainjob\n" + external + "  - Foo.v1.example.com\n", want: listed + "  - Foo.v1.example.com\n"},
 		"JobSets go where they are not queued": {ofKueue: true, withoutJobSets: true,
-			kueue: "integrations:\n  frameworks:\n  - batch/job\n  - jobset.x-k8s.io/jobset\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
-			want:  "integrations:\n  frameworks:\n  - batch/job\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"},
-		"the manager's namespace goes out of a selector": {
-			ofKueue: true,
-			kueue: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
-				"managedJobsNamespaceSelector: # ours\n  matchExpressions:\n  - key: team\n    operator: NotIn\n    values: [a]\n",
-			want: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
-				"managedJobsNamespaceSelector: # ours\n  matchExpressions:\n  - key: team\n    operator: NotIn\n    values: [a]\n" +
-				"  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kueue-trainer-system\n",
-		},
-		"the manager's namespace goes out of Kueue's default": {
-			ofKueue: true,
-			kueue:   kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
-			want: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
-				"managedJobsNamespaceSelector:\n  matchExpressions:\n  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kube-system\n    - kueue-system\n" +
-				"  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kueue-trainer-system\n",
-		},
-		"TrainJob goes to the workers of MultiKueue": {
-			ofKueue: true, workers: true,
-			kueue: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  gcInterval: 1m\n  externalFrameworks:\n  - name: Foo.v1.example.com # keep\n",
-			want: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  gcInterval: 1m\n  externalFrameworks:\n  - name: Foo.v1.example.com # keep\n" +
-				"  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
-		},
-		"TrainJob goes to the workers already": {ofKueue: true, workers: true,
-			kueue: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
-			want:  "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n"},
-		"no integrations": {ofKueue: true, kueue: "kind: Configuration\n",
-			want: "kind: Configuration\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"},
+			kueue: "integrations:\n  frameworks:\n  - batch/job\n  - jobset.x-k8s.io/jobset\n" + external, want: "integrations:\n  frameworks:\n  - batch/job\n" + external},
+		"the manager's namespace goes out of a selector": {ofKueue: true, kueue: managesAll + teams, want: managesAll + teams + leftOut},
+		"the manager's namespace goes out of Kueue's default": {ofKueue: true, kueue: managesAll,
+			want: managesAll + "managedJobsNamespaceSelector:\n  matchExpressions:\n  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kube-system\n    - kueue-system\n" + leftOut},
+		"TrainJob goes to the workers of MultiKueue": {ofKueue: true, workers: true, kueue: listed + workers, want: listed + workers + gets},
+		"TrainJob goes to the workers already":       {ofKueue: true, workers: true, kueue: listed + "multiKueue:\n  externalFrameworks:\n" + gets, want: listed + "multiKueue:\n  externalFrameworks:\n" + gets},
+		"no integrations":                            {ofKueue: true, kueue: "kind: Configuration\n", want: "kind: Configuration\n" + listed},
 		"the manager loses what overrides Kueue, and gets the gates of Kueue's flag": {
-			kueue: kueueHead + "featureGates:\n  MultiKueue: false\n",
-			flag:  "--feature-gates=PartialAdmission=false,FromTheFuture=true",
-			manager: `kind: Configuration # ours
-controller:
-  groupKindConcurrency:
-    TrainJob.trainer.kubeflow.org: 3
-manageJobsWithoutQueueName: true
-integrations:
-  labelKeysToCopy: [team]
-featureGates:
-  MultiKueue: true
-waitForPodsReady:
-  timeout: 5m
-`,
-			want: `kind: Configuration # ours
-controller:
-  groupKindConcurrency:
-    TrainJob.trainer.kubeflow.org: 3
-featureGates:
-  PartialAdmission: false
-`,
-		},
+			kueue: kueueHead + "featureGates:\n  MultiKueue: false\n", flag: "--feature-gates=PartialAdmission=false,FromTheFuture=true",
+			manager: ours + "manageJobsWithoutQueueName: true\nintegrations:\n  labelKeysToCopy: [team]\nfeatureGates:\n  MultiKueue: true\nwaitForPodsReady:\n  timeout: 5m\n",
+			want:    ours + "featureGates:\n  PartialAdmission: false\n"},
 		"a configuration that is no mapping": {ofKueue: true, kueue: "[]",
 			wantErr: "ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml: it is no YAML mapping"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := &Facts{ConfigMaps: []corev1.ConfigMap{configMap(kueuePart, tc.kueue), configMap(managerPart, tc.manager)}}
 			f.ConfigMaps[0].ResourceVersion = "7"

@@ -75,7 +75,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 				return fmt.Errorf("asking the cluster for its version: %w", err)
 			}
 			facts := Load(cmd.Context(), c, namespace)
-			LoadWorkers(cmd.Context(), workers, facts)
+			loadWorkers(cmd.Context(), workers, facts)
 			return report(streams.Out, format, newReport(facts))
 		},
 	}

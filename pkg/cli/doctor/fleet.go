@@ -79,8 +79,8 @@ func (l *loader) runtimes(ctx context.Context) {
 	list(ctx, l, ownRuntimes, &l.facts.Runtimes)
 }
 
-// LoadWorkers reads the workers of a manager cluster, as far as contexts are known to lead there.
-func LoadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
+// loadWorkers reads the workers of a manager cluster, as far as contexts are known to lead there.
+func loadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
 	for i := range f.Workers {
 		w := &f.Workers[i]
 		at, err := workers.Of(w.Name)

@@ -205,7 +205,7 @@ func TestWorkersUnseen(t *testing.T) {
 	)
 	forbidden, noReviews, noAnswer := notAllowedTo("list", "x"), notAllowedTo("create", "subjectaccessreviews"), errors.New("no answer")
 	type told struct{ Remarks, Unseen, Passed []string }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(f *Facts, west *Worker)
 		want   told
 	}{
@@ -220,12 +220,9 @@ func TestWorkersUnseen(t *testing.T) {
 			want: told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}}},
 		"one that cannot say who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
 			want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
-		"a kubeconfig that runs a command": {
-			change: func(f *Facts, _ *Worker) {
-				f.Workers[1].Access = &Access{Secret: "west-access", Unclear: "it runs a command"}
-			},
-			want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}},
-		},
+		"a kubeconfig that runs a command": {change: func(f *Facts, _ *Worker) {
+			f.Workers[1].Access = &Access{Secret: "west-access", Unclear: "it runs a command"}
+		}, want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}}},
 		"a token of somebody": {change: func(f *Facts, _ *Worker) {
 			f.Workers[1].Access.User, f.Workers[1].Access.Unclear = "", "it is somebody's"
 		},
@@ -234,8 +231,7 @@ func TestWorkersUnseen(t *testing.T) {
 			f.Unread[secrets], f.Workers[0].Access, f.Workers[1].Access = notAllowedTo("get", "secrets"), nil, nil
 		},
 			want: told{Unseen: []string{"secrets: you may not get them"}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)
 			tc.change(f, &f.Workers[1])
@@ -261,25 +257,21 @@ func TestWorkersUnseen(t *testing.T) {
 }
 
 func TestElsewhere(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(manager, there *Facts)
 		want   string
 	}{
 		"its worker":                 {change: func(*Facts, *Facts) {}},
 		"the manager cluster itself": {change: func(manager, there *Facts) { there.Namespaces = manager.Namespaces }, want: "is the manager cluster itself"},
-		"a cluster with a TrainJob of the same name": {
-			change: func(manager, there *Facts) {
-				job := &manager.TrainJobs[0]
-				manager.Workloads = []kueue.Workload{{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
-					Status:     kueue.WorkloadStatus{ClusterName: new("west")},
-				}}
-				there.TrainJobs = manager.TrainJobs
-			},
-			want: "is not the copy of this one",
-		},
-	}
-	for name, tc := range cases {
+		"a cluster with a TrainJob of the same name": {change: func(manager, there *Facts) {
+			job := &manager.TrainJobs[0]
+			manager.Workloads = []kueue.Workload{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
+				Status:     kueue.WorkloadStatus{ClusterName: new("west")},
+			}}
+			there.TrainJobs = manager.TrainJobs
+		}, want: "is not the copy of this one"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)
 			tc.change(f, west(f))

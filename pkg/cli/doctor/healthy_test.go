@@ -84,11 +84,7 @@ func healthy(t *testing.T) *Facts {
 
 // partNamespaces are those of the parts.
 func partNamespaces() []corev1.Namespace {
-	var result []corev1.Namespace
-	for _, p := range parts {
-		result = append(result, namespace(p.Namespace, ""))
-	}
-	return result
+	return expect.Each(parts, func(p *part) corev1.Namespace { return namespace(p.Namespace, "") })
 }
 
 // kueueHead heads Kueue's configuration.
@@ -99,10 +95,7 @@ func crd(name, version string, specFields ...string) apiextensionsv1.CustomResou
 }
 
 func configMap(p *part, content string) corev1.ConfigMap {
-	return corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.ConfigMap},
-		Data:       map[string]string{p.configKey: content},
-	}
+	return *kit.ConfigMap(p.Namespace, p.ConfigMap, p.configKey, content)
 }
 
 func deployment(p *part) appsv1.Deployment {

@@ -145,7 +145,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 			return err
 		}
 	} else {
-		LookInto(ctx, o.workers, renderer, facts)
+		lookInto(ctx, o.workers, renderer, facts)
 	}
 	return o.tell([]Explanation{foreseen(ctx, newForesight(ctx, c, namespace, o.running.Told, 1), facts)})
 }

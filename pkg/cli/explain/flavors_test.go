@@ -130,15 +130,10 @@ func TestFlavors(t *testing.T) {
 		"a ClusterQueue that is stopped":   given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.Hold) }).tell(h100, a100),
 		"a job that has its quota":         given(admitted).tell(told{Flavor: "h100", Fits: true, Assigned: true}, a100),
 		"a user who may not see Workloads": given(taken("h100", 4), unseenKind(workloads)).tell(h100, a100),
-	}, func(f *Facts) (got []told) {
-		for _, v := range Flavors(f) {
-			short := told{Flavor: v.Flavor, Fits: v.Fits, Assigned: v.Assigned}
-			for _, r := range v.Reasons {
-				short.Messages = append(short.Messages, r.Message)
-			}
-			got = append(got, short)
-		}
-		return got
+	}, func(f *Facts) []told {
+		return expect.Each(Flavors(f), func(v Verdict) told {
+			return told{v.Flavor, v.Fits, v.Assigned, expect.Each(v.Reasons, func(r Reason) string { return r.Message })}
+		})
 	})
 }
 

@@ -49,13 +49,12 @@ func TestPlacement(t *testing.T) {
 }
 
 func TestValueText(t *testing.T) {
-	cases := map[string]struct{ field, value, want string }{
+	for name, tc := range map[string]struct{ field, value, want string }{
 		"a text":      {"nodeSelector[pool]", `"h100"`, "h100"},
 		"tolerations": {"tolerations", `[{"operator":"Exists"},{"key":"a","value":"b","effect":"NoSchedule"},{"key":"c","operator":"Exists"}]`, "*, a=b:NoSchedule, c"},
 		"a gate":      {"schedulingGates[g]", `{"name":"g"}`, "g"},
 		"other":       {"affinity.nodeAffinity", `{"a":[1]}`, `{"a":[1]}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
 		})

@@ -107,9 +107,7 @@ func (h *harness) previews(file string, queue ...string) (all []*Facts) {
 
 // managerConfig is a ConfigMap with the manager's configuration.
 func managerConfig(name, content string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}, Data: map[string]string{cluster.ManagerConfigKey: content},
-	}
+	return kit.ConfigMap(config.Namespace, name, cluster.ManagerConfigKey, content)
 }
 
 func (h *harness) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -162,15 +160,14 @@ func queued() []client.Object {
 
 // TestPodEvents has what kubelets say told in both ways of reading, while there is a pod to be made.
 func TestPodEvents(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   []string
 	}{
 		"a pod to be made":   {change: onNode(1), want: []string{"FailedMount", ImagePulled}},
 		"a pod without node": {change: func(*corev1.Pod) {}},
 		"a pod that runs":    {change: func(p *corev1.Pod) { onNode(1)(p); runningPod(p) }},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(admitted, withPods(1, tc.change))
 			s.JobSet.OwnerReferences = s.Workload.OwnerReferences
@@ -199,31 +196,22 @@ func TestPodsOfOthers(t *testing.T) {
 	placed := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "placed", Annotations: map[string]string{kueue.PodSetRequiredTopologyAnnotation: "rack"}}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	bound := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "bound"}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	pending := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pending"}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		topologies []client.Object
 		want       []string
 	}{
 		"without a topology none are":                                     {},
 		"with a topology those on nodes, which Kueue has not placed, are": {topologies: []client.Object{topology}, want: []string{"bound"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: slices.Concat(queued(), []client.Object{placed.DeepCopy(), bound.DeepCopy(), pending.DeepCopy()}, tc.topologies)}
-			f := h.facts()
-			var got []string
-			for i := range f.Cluster.Pods {
-				got = append(got, f.Cluster.Pods[i].Name)
-			}
-			expect.Same(t, "Unexpected pods of others", tc.want, got)
+			expect.Same(t, "Unexpected pods of others", tc.want, expect.Each(h.facts().Cluster.Pods, func(p corev1.Pod) string { return p.Name }))
 		})
 	}
 }
 
-func reasonsOf(events []corev1.Event) (reasons []string) {
-	for i := range events {
-		reasons = append(reasons, events[i].Reason)
-	}
-	return reasons
+func reasonsOf(events []corev1.Event) []string {
+	return expect.Each(events, func(e corev1.Event) string { return e.Reason })
 }
 
 func TestFacts(t *testing.T) {
@@ -255,8 +243,8 @@ func TestPreview(t *testing.T) {
 	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	kueueIs := func(configuration string) func(*harness) {
 		return func(h *harness) {
-			h.objects = append(h.objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.KueueNamespace, Name: cluster.KueueConfigMap}, Data: map[string]string{
-				cluster.KueueConfigKey: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n" + configuration}})
+			h.objects = append(h.objects, kit.ConfigMap(cluster.KueueNamespace, cluster.KueueConfigMap, cluster.KueueConfigKey,
+				"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"+configuration))
 		}
 	}
 	defaultQueue := func(h *harness) { h.objects = append(h.objects, kit.LocalQueue("team", "default", "gpus")) }
@@ -272,7 +260,7 @@ func TestPreview(t *testing.T) {
 		h.objects = append(h.objects, managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"))
 	}
 	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		files  string
 		change func(*harness)
 		// want is pods of the first PodSet, the queue and the reason.
@@ -298,8 +286,7 @@ func TestPreview(t *testing.T) {
 		"a taint, and rules that are not to be seen": {files: job, change: kit.All(defaultQueue, tainted, rules, hidden), want: "2 default " + string(Taint),
 			unseen: []string{"configmaps of namespace " + config.Namespace}},
 		"rules that make no difference, not to be seen": {files: job, change: kit.All(defaultQueue, rules, hidden), want: "2 default Fits"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), clusterRuntime(t, "2"))}
 			kit.With(h, tc.change)
@@ -327,7 +314,7 @@ func TestStartOf(t *testing.T) {
 	withoutNodes := func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }
 	inQueue := map[string]string{kit.QueueLabel: "gpus"}
 	classless := map[string]string{kit.QueueLabel: "gpus", kueueconstants.WorkloadPriorityClassLabel: "gone"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		nodes  string
 		labels map[string]string
 		change func(*scene)
@@ -343,8 +330,7 @@ func TestStartOf(t *testing.T) {
 		"it names no queue":     {nodes: "2", want: "unknown, because it names no queue"},
 		"a runtime that the user may not read": {nodes: "2", labels: inQueue, denied: []string{"ClusterTrainingRuntime"},
 			want: "unknown, because it cannot be described, because you may not read its runtime"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene()
 			kit.With(s, tc.change)
@@ -383,14 +369,10 @@ func TestPreviewOfGenerateName(t *testing.T) {
 // TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.
 func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	other := "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"
-	cases := map[string]struct {
-		file string
-		want string
-	}{
+	for name, tc := range map[string]struct{ file, want string }{
 		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; created again, it " + other},
 		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: queued()}
 			admit(h.objects[1].(*kueue.Workload), "gpus", "h100", kueue.WorkloadAdmitted)

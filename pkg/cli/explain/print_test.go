@@ -4,7 +4,6 @@ package explain
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -97,22 +96,11 @@ Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
 REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    assigned
 `
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		scene changes
 		want  string
 	}{
-		"of no known context": {
-			scene: changes{inWest, unknown("west", errors.New("no context"))},
-			want: `TrainJob team/llm is in worker cluster west; no context.
-
-OBJECT                    STATE      WAITS FOR
-TrainJob llm              Resumed
-  Workload trainjob-llm   Admitted
-  Cluster west            Assigned
-` + here,
-		},
-		"with flavors there alone": {
-			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(nodes))},
+		"with flavors there alone": {scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(nodes))},
 			want: `TrainJob team/llm is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100.
 
 OBJECT                        STATE      WAITS FOR
@@ -130,10 +118,8 @@ Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
 In cluster west (context west-admin):
 ` + here + `
 Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
-`,
-		},
-		"while one is asked": {
-			scene: changes{asked, there(t, "west", false, taken("h100", 4))},
+`},
+		"while one is asked": {scene: changes{asked, there(t, "west", false, taken("h100", 4))},
 			want: `TrainJob team/llm has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 1st of 1 pending; east.
 What helps: in cluster west (--context west-admin): ` + waitForEnd + `
 
@@ -157,10 +143,8 @@ node             h100     32 GPUs   0      32      32    not now: 0 of 32 GPUs a
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
   a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
-`,
-		},
-	}
-	for name, tc := range cases {
+`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := Explain(newScene(tc.scene...).facts(t))
 			e.Placement = nil

@@ -45,31 +45,23 @@ func TestReadAll(t *testing.T) {
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "team", Name: "told"},
 		InvolvedObject: corev1.ObjectReference{Kind: "TrainJob", UID: jobs[1].UID}, Type: corev1.EventTypeWarning, Reason: "WriteRefused",
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		harness harness
 		want    map[string]Position
 		unseen  []string
 	}{
-		"by somebody who sees all": {
-			want: map[string]Position{
-				"z-first":  {Place: 1, Pending: 3, Source: Computed},
-				"m-second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/z-first"}},
-				"a-third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/m-second"}},
-			},
-		},
-		"by somebody who sees a namespace, where Kueue answers": {
-			harness: harness{
-				forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "ResourceFlavor", "Node"},
-				visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
-			},
-			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
-		},
-		"by somebody who sees nothing but TrainJobs": {
-			harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
-			unseen:  []string{"jobsets.jobset.x-k8s.io", "jobs.batch", pods, workloads, localQueues, "events"},
-		},
-	}
-	for name, tc := range cases {
+		"by somebody who sees all": {want: map[string]Position{
+			"z-first":  {Place: 1, Pending: 3, Source: Computed},
+			"m-second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/z-first"}},
+			"a-third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/m-second"}},
+		}},
+		"by somebody who sees a namespace, where Kueue answers": {harness: harness{
+			forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "ResourceFlavor", "Node"},
+			visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
+		}, want: map[string]Position{"m-second": {Place: 5, Source: Visibility}}},
+		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
+			unseen: []string{"jobsets.jobset.x-k8s.io", "jobs.batch", pods, workloads, localQueues, "events"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
@@ -93,7 +85,7 @@ func TestReadAll(t *testing.T) {
 
 // TestReadAllOfCopies has the Workload of a copy whether it is the copy's already or not.
 func TestReadAllOfCopies(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*trainjob.TrainJob, *kueue.Workload)
 		want   string
 	}{
@@ -104,8 +96,7 @@ func TestReadAllOfCopies(t *testing.T) {
 		}},
 		"owned by another":  {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "other" }},
 		"not of MultiKueue": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences, wl.Labels = nil, nil }},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			jobs, objects := many("llm")
 			wl := objects[len(objects)-1].(*kueue.Workload)
@@ -127,7 +118,7 @@ func TestReadAllOfCopies(t *testing.T) {
 // TestReadWhileItStarts has a job made and started between any two requests: it is never told as one that stops, nor as one
 // that runs without a Workload.
 func TestReadWhileItStarts(t *testing.T) {
-	cases := map[string]func(context.Context, client.Client, *trainjob.TrainJob) (*Facts, error){
+	for name, read := range map[string]func(context.Context, client.Client, *trainjob.TrainJob) (*Facts, error){
 		"alone": Read,
 		"among all": func(ctx context.Context, c client.Client, _ *trainjob.TrainJob) (*Facts, error) {
 			all, err := ReadAll(ctx, c, "team")
@@ -136,8 +127,7 @@ func TestReadWhileItStarts(t *testing.T) {
 			}
 			return all.Facts[0], nil
 		},
-	}
-	for name, read := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			asked := math.MaxInt
 			for at := 0; at < asked; at++ {
@@ -184,7 +174,7 @@ func TestReadAllAsksOnce(t *testing.T) {
 
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.
 func TestReadAllAsksWhereJobsWait(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// served lets the API answer, with nothing.
 		served bool
 		change func(*kueue.Workload)
@@ -194,8 +184,7 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 		"no more than one, where it is not":   {want: []string{"a"}},
 		"no queue in which jobs have quota":   {served: true, change: func(wl *kueue.Workload) { admit(wl, "gpus", "h100") }},
 		"no queue in which all jobs are over": {served: true, change: func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, "", "", minutesAgo(1)) }},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			jobs, objects := many("a", "b")
 			first := len(objects) - 2*len(jobs)

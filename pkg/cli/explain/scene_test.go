@@ -133,13 +133,10 @@ func podSet(name string, count int32) kueue.PodSet {
 
 // waitingWorkload is the Workload of a TrainJob with pods of 8 GPUs.
 func waitingWorkload(job, queue string, count int32, created metav1.Time) *kueue.Workload {
-	return &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "trainjob-" + job, Namespace: "team", UID: types.UID(job + "-workload"), CreationTimestamp: created,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: new(true)}},
-		},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: new(int32(0)), PodSets: []kueue.PodSet{podSet("node", count)}},
-	}
+	wl := kit.Workload("team", "trainjob-"+job, queue, created.Time, podSet("node", count))
+	wl.UID = types.UID(job + "-workload")
+	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: new(true)}}
+	return wl
 }
 
 // admit gives a Workload quota of a flavor and what else there is to an admission.
@@ -193,9 +190,7 @@ func ended(kind, reason, message string) func(*scene) {
 }
 
 func unseenKind(kind string) func(*scene) {
-	return func(s *scene) {
-		s.inventory.Unseen = append(s.inventory.Unseen, inventory.Unseen{Kind: kind})
-	}
+	return func(s *scene) { s.inventory.Unseen = append(s.inventory.Unseen, inventory.Unseen{Kind: kind}) }
 }
 
 func withoutWorkload(s *scene) { s.Workload = nil }

@@ -51,9 +51,9 @@ func (f *Facts) workerNames() []string {
 	return nominated
 }
 
-// LookInto reads the copy of a job of MultiKueue in its worker, or in each that may admit it. What
+// lookInto reads the copy of a job of MultiKueue in its worker, or in each that may admit it. What
 // is wrong with a worker is part of the facts.
-func LookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
+func lookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
 	for _, name := range f.workerNames() {
 		w := Worker{Cluster: name}
 		at, err := workers.Of(name)

@@ -70,12 +70,10 @@ func TestChain(t *testing.T) {
 		}}, []string{"TrainJob llm Failed", "  Workload - Missing", "  JobSet llm Suspended"}},
 		"a manifest has none":                         {scene: changes{func(s *scene) { s.Job.UID = "" }}},
 		"of a job for other clusters that waits here": {changes{elsewhereBy, taken("h100", 4)}, []string{queues, lacksQuota}},
-	}, func(f *Facts) (lines []string) {
-		for _, l := range Chain(f) {
-			line := fmt.Sprintf("%s%s %s %s: %s", strings.Repeat("  ", l.Depth), l.Kind, l.Name, l.State, l.WaitsFor)
-			lines = append(lines, strings.TrimSuffix(line, ": "))
-		}
-		return lines
+	}, func(f *Facts) []string {
+		return expect.Each(Chain(f), func(l Link) string {
+			return strings.TrimSuffix(fmt.Sprintf("%s%s %s %s: %s", strings.Repeat("  ", l.Depth), l.Kind, l.Name, l.State, l.WaitsFor), ": ")
+		})
 	})
 }
 

@@ -104,7 +104,7 @@ func TestEach(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	away := &url.Error{Op: "Get", URL: "https://api", Err: io.EOF}
 	wrong := errors.New("cannot be printed")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// looks fail one after the other; the last one is the end.
 		looks []error
 		use   error
@@ -122,8 +122,7 @@ func TestEach(t *testing.T) {
 		"a user that is not known":   {looks: []error{apierrors.NewUnauthorized("")}, want: apierrors.NewUnauthorized("")},
 		"an error that lasts":        {looks: []error{nil, fmt.Errorf("looking: %w", Lasting(wrong))}, want: wrong},
 		"what is seen is not taken":  {looks: []error{nil}, use: wrong, want: wrong},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin, n, w := time.Now(), 0, Watch(t.Context(), 0)

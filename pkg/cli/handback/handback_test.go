@@ -28,7 +28,7 @@ import (
 )
 
 func TestRun(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		field  string
 		served trainjob.TrainerVersion
 		// active has the manager's webhook answer.
@@ -39,8 +39,7 @@ func TestRun(t *testing.T) {
 		"with Trainer 2.1, while the manager is active":           {field: "podTemplateOverrides", served: trainjob.Trainer21, active: true, wantErr: "is active"},
 		"with Trainer 2.2 and later, uninstalled":                 {field: "runtimePatches", served: trainjob.Trainer22},
 		"with Trainer 2.1, uninstalled":                           {field: "podTemplateOverrides", served: trainjob.Trainer21},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			ours := patch.Of(tc.served)
 			waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
@@ -59,7 +58,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestHandBackOfAManagerCluster(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*trainjob.TrainJob)
 		served trainjob.TrainerVersion
 		placed bool
@@ -73,8 +72,7 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 		}},
 		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
 		"Trainer has no entries": {served: trainjob.Trainer21},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}
 			job.Spec.Suspend, job.Spec.ManagedBy = ptr.To(true), ptr.To("kueue.x-k8s.io/multikueue")
@@ -135,16 +133,12 @@ func TestForetell(t *testing.T) {
 		change    func(*trainjob.TrainJob)
 		err, said string
 	}{
-		"it waits and can start":  {said: "nothing stands in the way of 1 TrainJob"},
-		"it waits and cannot":     {respelt: true, err: "waits, and would never start"},
-		"it runs and cannot stop": {respelt: true, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = nil }, err: "could not stop it"},
-		"it runs without an entry": {
-			change: func(job *trainjob.TrainJob) { job.Spec.Suspend, job.Spec.RuntimePatches = nil, nil }, err: "runs without an entry",
-		},
-		"it is in no queue": {
-			respelt: true, change: func(job *trainjob.TrainJob) { job.Labels, job.Spec.RuntimePatches = nil, nil }, said: "nothing stands in the way of 1 TrainJob",
-		},
-		"Trainer 2.1": {field: "podTemplateOverrides", err: "does not serve Trainer 2.1"},
+		"it waits and can start":   {said: "nothing stands in the way of 1 TrainJob"},
+		"it waits and cannot":      {respelt: true, err: "waits, and would never start"},
+		"it runs and cannot stop":  {respelt: true, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = nil }, err: "could not stop it"},
+		"it runs without an entry": {change: func(job *trainjob.TrainJob) { job.Spec.Suspend, job.Spec.RuntimePatches = nil, nil }, err: "runs without an entry"},
+		"it is in no queue":        {respelt: true, change: func(job *trainjob.TrainJob) { job.Labels, job.Spec.RuntimePatches = nil, nil }, said: "nothing stands in the way of 1 TrainJob"},
+		"Trainer 2.1":              {field: "podTemplateOverrides", err: "does not serve Trainer 2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
@@ -263,22 +257,15 @@ func TestUngateJobSet(t *testing.T) {
 	pod := func(template string) string {
 		return `{"metadata":{"resourceVersion":"7"},"spec":{"replicatedJobs":[{"name":"node","future":1,"template":{"spec":{"template":` + template + `}}}]}}`
 	}
-	cases := map[string]struct{ template, want string }{
-		"the gate goes, its label says so, everything else stays": {
-			template: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"true"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"},{"name":"kueue-trainer.dev/admission"}]}}`,
-			want:     `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"false"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"}]}}`,
-		},
-		"the only gate leaves an empty list": {
-			template: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
-			want:     `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`,
-		},
-		"pods without metadata get some": {
-			template: `{"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
-			want:     `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`,
-		},
+	for name, tc := range map[string]struct{ template, want string }{
+		"the gate goes, its label says so, everything else stays": {template: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"true"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"},{"name":"kueue-trainer.dev/admission"}]}}`,
+			want: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"false"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"}]}}`},
+		"the only gate leaves an empty list": {template: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
+			want: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`},
+		"pods without metadata get some": {template: `{"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
+			want: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`},
 		"who has no gate is left alone": {template: `{"spec":{}}`, want: `{"spec":{}}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			expect.NoError(t, json.Unmarshal([]byte(pod(tc.template)), js))

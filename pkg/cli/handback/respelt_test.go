@@ -23,20 +23,15 @@ import (
 )
 
 func TestRespelt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		spec string
-		want string
-	}{
+	for name, tc := range map[string]struct{ spec, want string }{
 		"an amount that is a number":              {spec: `{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}}}}`, want: "spec.trainer"},
 		"one that is text":                        {spec: `{"trainer":{"numNodes":4,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}}`},
 		"text in another spelling":                {spec: `{"trainer":{"resourcesPerNode":{"limits":{"cpu":"1000m"}}}}`, want: "spec.trainer"},
 		"no amount":                               {spec: `{"trainer":{"numNodes":4,"image":"train:1","args":["a"]}}`},
 		"nothing":                                 {spec: `{"trainer":null}`},
 		"an initializer's variable that is empty": {spec: `{"initializer":{"model":{"env":[{"name":"A","value":""}]}}}`, want: "spec.initializer"},
-		"a mount of another manager's that says a default": {
-			spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x","readOnly":false}]}]}`),
-			want: "the entry of example.com/a in spec.runtimePatches",
-		},
+		"a mount of another manager's that says a default": {spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x","readOnly":false}]}]}`),
+			want: "the entry of example.com/a in spec.runtimePatches"},
 		"one that does not":               {spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x"}]}]}`)},
 		"what may change, or is left out": {spec: entryOf(`{"tolerations":[{"key":"a","operator":""}],"volumes":[]}`)},
 		"an entry without pods":           {spec: `{"runtimePatches":[{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{}}}}]}`},

@@ -32,7 +32,7 @@ func TestAwaitQuota(t *testing.T) {
 	away := apierrors.NewServerTimeout(workloads, "get", 1)
 	forbidden := apierrors.NewForbidden(workloads, "", nil)
 	holds := errors.New("holds its quota")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		answers []error
 		says    string
 		// settled is set where those that wait are left the time that they take.
@@ -45,8 +45,7 @@ func TestAwaitQuota(t *testing.T) {
 		"never given back":                    {answers: []error{holds}, says: "it still has its quota: context deadline exceeded"},
 		"an API server that stays away":       {answers: []error{holds, away}, says: "whether it still has its quota is not known: The get operation"},
 		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 3), nil), settled: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				before := waits("gpus", runs)
@@ -76,7 +75,7 @@ func TestAwaitQuota(t *testing.T) {
 // TestDeactivatedMeanwhile has the Workload change when the job is stopped that is to queue again, by users who may not
 // change Workloads.
 func TestDeactivatedMeanwhile(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		meanwhile func(*view)
 		says      string
 		code      int
@@ -84,8 +83,7 @@ func TestDeactivatedMeanwhile(t *testing.T) {
 		"nobody deactivates it":   {meanwhile: func(*view) {}},
 		"somebody deactivates it": {meanwhile: deactivated, says: "the TrainJob was deactivated", code: exit.Unseen},
 		"Kueue deactivates it":    {meanwhile: deactivatedByKueue, says: "Kueue itself deactivated TrainJob llm", code: exit.Failed},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			v, stop := waits("gpus", runs), sync.Once{}
 			v.job.UID = "job"
@@ -116,7 +114,7 @@ func TestDeactivatedMeanwhile(t *testing.T) {
 // TestExitCodes tells rights that are missing from what else there is, whatever is done to other jobs.
 func TestExitCodes(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "llm", errors.New(`admission webhook "team.example.com" denied the request`))
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		read, write error
 		names       []string
 		want        int
@@ -127,8 +125,7 @@ func TestExitCodes(t *testing.T) {
 		"no right to write":               {write: kit.Forbidden("trainjobs"), names: []string{"llm"}, want: exit.Unseen},
 		"refused by a webhook":            {write: refused, names: []string{"llm"}, want: exit.Failed},
 		"no right, and another not there": {write: kit.Forbidden("trainjobs"), names: []string{"llm", "x"}, want: exit.Failed},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Gets(kit.Fake(kit.Scheme(trainjob.AddToScheme), waits("gpus").job).Build(), func(obj client.Object, _ client.ObjectKey) error {
 				if _, is := obj.(*trainjob.TrainJob); is {

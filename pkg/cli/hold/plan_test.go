@@ -53,7 +53,7 @@ func toBeDeactivatedByKueue(v *view) {
 func unseen(v *view) { v.workload, v.unseen = nil, true }
 
 func TestPlans(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		plan func(*view) (change, error)
 		view *view
 		want change
@@ -96,8 +96,7 @@ func TestPlans(t *testing.T) {
 		"requeue one that is held":          {plan: (*view).requeue, view: waits("gpus.held"), err: "resume"},
 		"requeue one that is held, runs":    {plan: (*view).requeue, view: waits("gpus.held", runs), want: change{queue: "gpus.held", suspend: true}},
 		"requeue without Workloads":         {plan: (*view).requeue, view: waits("gpus", runs, unseen), err: "permission to list Workloads"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.plan(tc.view)
 			expect.Same(t, "Unexpected change", tc.want, got, cmp.AllowUnexported(change{}))
@@ -107,34 +106,26 @@ func TestPlans(t *testing.T) {
 }
 
 func TestMovable(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*view)
 		want   string
 	}{
-		"one in a queue":         {change: func(*view) {}},
-		"one that is deleted":    {change: func(v *view) { v.job.DeletionTimestamp = ptr.To(metav1.Now()) }, want: "is being deleted"},
-		"one without a queue":    {change: func(v *view) { v.job.Labels = nil }, want: "set spec.suspend yourself"},
-		"one of another cluster": {change: func(v *view) { v.job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, want: "spec.managedBy"},
-		"one with a prebuilt Workload": {
-			change: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, want: "the prebuilt Workload wl",
-		},
-		"one whose prebuilt Workload is in an annotation": {
-			change: func(v *view) {
-				v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
-			}, want: "the prebuilt Workload wl",
-		},
+		"one in a queue":               {change: func(*view) {}},
+		"one that is deleted":          {change: func(v *view) { v.job.DeletionTimestamp = ptr.To(metav1.Now()) }, want: "is being deleted"},
+		"one without a queue":          {change: func(v *view) { v.job.Labels = nil }, want: "set spec.suspend yourself"},
+		"one of another cluster":       {change: func(v *view) { v.job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, want: "spec.managedBy"},
+		"one with a prebuilt Workload": {change: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, want: "the prebuilt Workload wl"},
+		"one whose prebuilt Workload is in an annotation": {change: func(v *view) {
+			v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
+		}, want: "the prebuilt Workload wl"},
 		"one that MultiKueue sent": {change: func(v *view) {
 			v.job.Labels[kueue.MultiKueueOriginLabel], v.workload.Labels = "far", map[string]string{kueue.MultiKueueOriginLabel: "far"}
 		}, want: "sent here by MultiKueue"},
 		"one that only says so": {change: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }},
-		"one that has ended": {
-			change: func(v *view) {
-				v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
-			},
-			want: "has ended",
-		},
-	}
-	for name, tc := range cases {
+		"one that has ended": {change: func(v *view) {
+			v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
+		}, want: "has ended"},
+	} {
 		t.Run(name, func(t *testing.T) { expect.Says(t, waits("gpus", tc.change).movable(), tc.want) })
 	}
 }

@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,33 +41,18 @@ func clusterQueue(name, cohort, nominal, reserved, borrowed string) kueue.Cluste
 }
 
 func waiting(queue, gpus string, count int32) kueue.Workload {
-	return kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Name: queue + gpus, Namespace: "team"},
-		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(queue), PodSets: []kueue.PodSet{kit.PodSet("node", count, "nvidia.com/gpu", gpus)},
-		},
-	}
+	return *kit.Workload("team", queue+gpus, queue, time.Time{}, kit.PodSet("node", count, "nvidia.com/gpu", gpus))
 }
 
-func holding(wl kueue.Workload, cq kueue.ClusterQueueReference, total string) kueue.Workload {
+func holding(wl kueue.Workload, cq string) kueue.Workload {
 	wl.Name += "-holds"
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: cq, PodSetAssignments: []kueue.PodSetAssignment{{
-		Name:          "node",
-		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"},
-		ResourceUsage: kit.Amounts("nvidia.com/gpu", total),
-	}}}
-	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
-	return wl
+	return *kit.With(&wl, kit.Assigned(cq, "h100"), kit.Is(kueue.WorkloadQuotaReserved, ""))
 }
 
 func localQueue(name, cq string) kueue.LocalQueue { return *kit.LocalQueue("team", name, cq) }
 
 func names(nodes []*corev1.Node) []string {
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
-	return names
+	return expect.Each(nodes, func(n *corev1.Node) string { return n.Name })
 }
 
 func TestNodes(t *testing.T) {
@@ -90,9 +76,7 @@ func TestNodes(t *testing.T) {
 		"ready": []bool{Ready(picked[0]), Ready(picked[1]), Ready(&corev1.Node{})},
 		"there": there.String(), "used": used.String(),
 	}
-	want := map[string]any{
-		"picked": []string{"a", "b"}, "unpicked": []string{"c"}, "ready": []bool{true, false, false}, "there": "16", "used": "3",
-	}
+	want := map[string]any{"picked": []string{"a", "b"}, "unpicked": []string{"c"}, "ready": []bool{true, false, false}, "there": "16", "used": "3"}
 	expect.Same(t, "Unexpected nodes", want, got)
 }
 
@@ -111,40 +95,24 @@ func TestQuotas(t *testing.T) {
 	}
 	// amounts are free, borrowed and lent of each ClusterQueue.
 	type amounts = map[kueue.ClusterQueueReference][3]string
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		queues []kueue.ClusterQueue
 		holds  []kueue.Workload
 		want   amounts
 	}{
-		"alone, free is what is not reserved": {
-			queues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
-			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			want:   amounts{"a": {"10", "0", "0"}},
-		},
-		"in a cohort, what others have not used can be borrowed": {
-			queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
-			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			want:   amounts{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}},
-		},
-		"what is lent is missing for its owner": {
-			queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
-			holds:  []kueue.Workload{holding(waiting("q", "22", 1), "a", "22")},
-			want:   amounts{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}},
-		},
-		"limits on borrowing and lending hold": {
-			queues: []kueue.ClusterQueue{
-				limited(clusterQueue("a", "all", "16", "0", "0"), "2", ""), limited(clusterQueue("b", "all", "8", "0", "0"), "", "3"),
-			},
-			want: amounts{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}},
-		},
+		"alone, free is what is not reserved": {queues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
+			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"10", "0", "0"}}},
+		"in a cohort, what others have not used can be borrowed": {queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
+			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}}},
+		"what is lent is missing for its owner": {queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
+			holds: []kueue.Workload{holding(waiting("q", "22", 1), "a")}, want: amounts{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}}},
+		"limits on borrowing and lending hold": {queues: []kueue.ClusterQueue{
+			limited(clusterQueue("a", "all", "16", "0", "0"), "2", ""), limited(clusterQueue("b", "all", "8", "0", "0"), "", "3"),
+		}, want: amounts{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}}},
 		"a stopped ClusterQueue has nothing free": {queues: []kueue.ClusterQueue{stopped}, want: amounts{"a": {"0", "0", "0"}}},
-		"quota taken away below what is held leaves nothing free, not less": {
-			queues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
-			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			want:   amounts{"a": {"0", "2", "0"}},
-		},
-	}
-	for name, tc := range cases {
+		"quota taken away below what is held leaves nothing free, not less": {queues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
+			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"0", "2", "0"}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			i := &Inventory{Flavors: []kueue.ResourceFlavor{flavor("h100")}, ClusterQueues: tc.queues, Workloads: tc.holds}
 			quotas := expect.Must(i.Quotas(t.Context()))(t)
@@ -173,7 +141,7 @@ func TestDemand(t *testing.T) {
 		LocalQueues:   []kueue.LocalQueue{localQueue("q", "a"), localQueue("to-nowhere", "b")},
 		Workloads: []kueue.Workload{
 			waiting("q", "2", 3), limitOnly, elsewhere, inactive,
-			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a", "8"),
+			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a"),
 		},
 	}
 	expect.Same(t, "Unexpected demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
@@ -189,7 +157,7 @@ func TestRefuses(t *testing.T) {
 	}
 	taint := corev1.Taint{Key: "team", Value: "vision", Effect: corev1.TaintEffectNoSchedule}
 	toleration := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpExists}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		pod    corev1.PodSpec
 		flavor kueue.ResourceFlavorSpec
 		want   string
@@ -205,8 +173,7 @@ func TestRefuses(t *testing.T) {
 		"a taint that the pods tolerate":            {flavor: kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{taint}}, pod: corev1.PodSpec{Tolerations: []corev1.Toleration{toleration}}},
 		"a taint that the flavor itself tolerates":  {flavor: kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{taint}, Tolerations: []corev1.Toleration{toleration}}},
 		"a taint that only says what is preferable": {flavor: kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectPreferNoSchedule}}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := flavor("h100")
 			f.Spec.NodeTaints, f.Spec.Tolerations = tc.flavor.NodeTaints, tc.flavor.Tolerations

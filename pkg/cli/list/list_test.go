@@ -104,7 +104,7 @@ func withoutWorkload(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{wo
 
 func TestLines(t *testing.T) {
 	everything := []string{workloads, clusterQueues}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		unseen  []string
 		change  func(*explain.Facts)
 		want    string
@@ -141,23 +141,16 @@ func TestLines(t *testing.T) {
 		"one in a worker of which nothing is known": {change: in(explain.Worker{Problem: errors.New("no context")}),
 			want: "llm Elsewhere gpus <unknown> 16 100 - 3m InWorker", workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}}},
 		"one that has ended in a worker": {change: kit.All(dispatched, ended), want: "llm Succeeded gpus <unknown> 16 100 - 5m Done"},
-		"one that no worker has admitted yet": {
-			change: kit.All(dispatched, func(f *explain.Facts) {
-				f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
-			}),
-			want: "llm Reserved gpus - 16 100 - 3m Dispatching",
-		},
+		"one that no worker has admitted yet": {change: kit.All(dispatched, func(f *explain.Facts) {
+			f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
+		}), want: "llm Reserved gpus - 16 100 - 3m Dispatching"},
 		"one without queue": {change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
 			want: "llm NotManaged - - - - - - NoQueue"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := facts(t, tc.unseen, tc.change)
 			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
-			var cells []string
-			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
-				cells = append(cells, fmt.Sprint(cell))
-			}
+			cells := expect.Each((table{}).row(&got.TrainJobs[0], now), func(cell any) string { return fmt.Sprint(cell) })
 			expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
 			expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
 			expect.Same(t, "Unexpected workers", tc.workers, got.Workers)
@@ -183,7 +176,7 @@ team        cpu     Failed    -       -        0                 -          -   
 }
 
 func TestNotAll(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		unseen []Unseen
 		want   int
 	}{
@@ -192,8 +185,7 @@ func TestNotAll(t *testing.T) {
 		"why they wait is not":            {unseen: []Unseen{{clusterQueues, []string{"reason"}}}, want: exit.Unseen},
 		"neither is whose they are":       {unseen: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, want: exit.Unseen},
 		"of another kind, more than that": {unseen: []Unseen{{configMaps, []string{"reason", "user"}}}, want: exit.Unseen},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected exit code", tc.want, exit.Code((&List{Unseen: tc.unseen}).notAll()))
 		})

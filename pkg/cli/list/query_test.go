@@ -3,6 +3,7 @@
 package list
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,18 +17,9 @@ import (
 
 // listed are the names of those that are, in their order.
 func listed(q query, jobs []TrainJob) string {
-	var rows []TrainJob
-	for _, job := range jobs {
-		if q.wants(&job) {
-			rows = append(rows, job)
-		}
-	}
+	rows := slices.DeleteFunc(slices.Clone(jobs), func(job TrainJob) bool { return !q.wants(&job) })
 	q.sort(rows)
-	var names []string
-	for _, row := range rows {
-		names = append(names, row.Name)
-	}
-	return strings.Join(names, " ")
+	return strings.Join(expect.Each(rows, func(row TrainJob) string { return row.Name }), " ")
 }
 
 func TestQuery(t *testing.T) {
@@ -38,7 +30,7 @@ func TestQuery(t *testing.T) {
 		{Name: "c", State: explain.State{Phase: explain.Waiting, Since: new(minutesAgo(5))}, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: new(int32(5)), Position: new(1)},
 		{Name: "d", State: explain.State{Phase: Unknown}, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		query query
 		want  string
 	}{
@@ -57,8 +49,7 @@ func TestQuery(t *testing.T) {
 		"by priority, the highest first":       {query: query{order: "priority"}, want: "b c a d"},
 		"by position":                          {query: query{order: "position"}, want: "c b a d"},
 		"by since, the longest first":          {query: query{order: "since"}, want: "b c a d"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.NoError(t, tc.query.check())
 			expect.Same(t, "Unexpected TrainJobs", tc.want, listed(tc.query, jobs))
@@ -68,7 +59,7 @@ func TestQuery(t *testing.T) {
 
 func TestQueryIsRefused(t *testing.T) {
 	labelled := &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		query   query
 		manager *config.Configuration
 		want    string
@@ -77,8 +68,7 @@ func TestQueryIsRefused(t *testing.T) {
 		"no such state":                {query: query{states: []string{"Pending"}}, want: "--state Pending: there is no such state: use NotManaged, Unqueued,"},
 		"a user where no label tells":  {query: query{user: "jane"}, manager: &config.Configuration{}, want: "set metrics.userLabel of kueue-trainer's configuration"},
 		"a user who cannot be told of": {query: query{user: "jane"}, want: "use -l LABEL=jane"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.query.check()
 			if err == nil {
@@ -94,7 +84,7 @@ func TestUserOfALine(t *testing.T) {
 		f.Job.Labels["example.com/user"] = "jane"
 		f.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		query  query
 		change func(*explain.Facts)
 		want   string
@@ -104,8 +94,7 @@ func TestUserOfALine(t *testing.T) {
 		"by the label":                    {query: query{users: true}, change: labelled, want: "jane"},
 		"where no label tells":            {query: query{users: true}, change: func(f *explain.Facts) { f.Manager = &config.Configuration{} }},
 		"where the label may not be seen": {query: query{users: true}, unseen: []Unseen{{configMaps, []string{"user"}}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := newList(&explain.Snapshot{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil, nil)
 			expect.Same(t, "Unexpected user", tc.want, got.TrainJobs[0].User)

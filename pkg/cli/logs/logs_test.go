@@ -46,7 +46,7 @@ func TestTargets(t *testing.T) {
 	pods := []corev1.Pod{pod("node", 0, 10, "node"), pod("node", 0, 2, "node"), pod("node", 1, 0, "node"), pod("init", 0, 0, "dataset", "sidecar")}
 	pods[3].Spec.InitContainers = []corev1.Container{{Name: "wait"}}
 	all := selection{index: -1}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		selection selection
 		want      []string
 	}{
@@ -56,13 +56,9 @@ func TestTargets(t *testing.T) {
 		"a container":                            {selection: selection{index: -1, container: "sidecar"}, want: []string{"init-0-0"}},
 		"an init container":                      {selection: selection{index: -1, container: "wait"}, want: []string{"init-0-0"}},
 		"none":                                   {selection: selection{job: "launcher", index: -1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, target := range tc.selection.targets(pods, nil) {
-				got = append(got, target.prefix)
-			}
+			got := expect.Each(tc.selection.targets(pods, nil), func(of target) string { return of.prefix })
 			expect.Same(t, "Unexpected containers", tc.want, got)
 		})
 	}
@@ -70,7 +66,7 @@ func TestTargets(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		status  []corev1.ContainerStatus
 		started bool
 		waits   string
@@ -81,8 +77,7 @@ func TestStates(t *testing.T) {
 		"one that waits again":     {status: []corev1.ContainerStatus{{Name: "node", State: waiting, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}, started: true, waits: "ImagePullBackOff"},
 		"one nobody has heard of":  {waits: "Running"},
 		"another one of its names": {status: []corev1.ContainerStatus{{Name: "other", State: waiting}}, waits: "Running"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod("node", 0, 0, "node")
 			p.Status.ContainerStatuses = tc.status

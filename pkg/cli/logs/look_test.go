@@ -28,7 +28,7 @@ import (
 
 // TestPodsOf is about whose JobSet it is that has the job's name.
 func TestPodsOf(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		owner *metav1.OwnerReference
 		// of is the UID of the pod's JobSet; that of the job is "js".
 		of     string
@@ -43,8 +43,7 @@ func TestPodsOf(t *testing.T) {
 		"one that may not be seen":            {unseen: true, of: "js", pods: 1},
 		"a former TrainJob's":                 {owner: &metav1.OwnerReference{Kind: "TrainJob", Name: "llm", UID: "former"}},
 		"somebody else's":                     {err: "JobSet llm is not of TrainJob llm: delete one of them"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "js"}}
 			if tc.owner != nil {

@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		data string
 		want []string
 	}{
@@ -27,31 +28,22 @@ func TestParse(t *testing.T) {
 		"JSON values one after the other":    {data: "{\"a\": 1}\n{\"b\": 2}{\"c\": 3}\n", want: []string{`1 {"a": 1}`, `2 {"b": 2}`, "2 {\"c\": 3}\n"}},
 		"directives":                         {data: "# c\n%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n%TAG ! x\n---\nb: 2\n", want: []string{"4 a: 1\n", "9 b: 2\n"}},
 		"Windows' line ends":                 {data: "a: 1\r\n---\r\nb: 2\r\n", want: []string{"1 a: 1\r\n", "3 b: 2\r\n"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			file := Parse("f.yaml", []byte(tc.data))
-			var got []string
-			for _, doc := range file.Documents {
-				got = append(got, strings.Join([]string{string(rune('0' + doc.Line)), string(doc.Text())}, " "))
-			}
+			got := expect.Each(Parse("f.yaml", []byte(tc.data)).Documents, func(doc Document) string { return fmt.Sprintf("%d %s", doc.Line, doc.Text()) })
 			expect.Same(t, "Unexpected documents", tc.want, got)
 		})
 	}
 }
 
 func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
-	cases := map[string]struct {
-		data string
-		want string
-	}{
+	for name, tc := range map[string]struct{ data, want string }{
 		"a tab":                         {data: "a: 1\n---\nb: 1\n\tc: 2\n---\nd: 1\n", want: "f.yaml:4: "},
 		"a template":                    {data: "a: 1\n---\n{{- if .Values.a }}\nb: 2\n{{- end }}\n---\nd: 1\n", want: "f.yaml:3: "},
 		"two contents in one document":  {data: "a: 1\n---\n{b: 1}\n{c: 2}\n---\nd: 1\n", want: "f.yaml:4: "},
 		"another document behind a CR":  {data: "a: 1\n---\nb: 1\r---\rc: 2\n---\nd: 1\n", want: "f.yaml:3: there are several documents in it"},
 		"directives without a document": {data: "a: 1\n---\n%YAML 1.2\n...\n---\nd: 1\n", want: "f.yaml:"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			file := Parse("f.yaml", []byte(tc.data))
 			err := file.Err()
@@ -66,7 +58,7 @@ func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
 }
 
 func TestTrainJobs(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		data string
 		want []string
 	}{
@@ -74,27 +66,19 @@ func TestTrainJobs(t *testing.T) {
 		"from before the first release": {data: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
 		"another kind of the group":     {data: "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}"},
 		"another group":                 {data: "{apiVersion: example.com/v1, kind: TrainJob, metadata: {name: a}}"},
-		"in a list": {
-			data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
-				"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
-			want: []string{"a", "ns/b"},
-		},
-	}
-	for name, tc := range cases {
+		"in a list": {data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
+			"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
+			want: []string{"a", "ns/b"}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			file := Parse("f.yaml", []byte(tc.data))
-			found := expect.Must(file.Documents[0].TrainJobs())(t)
-			var got []string
-			for _, o := range found {
-				got = append(got, o.Name())
-			}
-			expect.Same(t, "Unexpected TrainJobs", tc.want, got)
+			found := expect.Must(Parse("f.yaml", []byte(tc.data)).Documents[0].TrainJobs())(t)
+			expect.Same(t, "Unexpected TrainJobs", tc.want, expect.Each(found, func(o Object) string { return o.Name() }))
 		})
 	}
 }
 
 func TestObjectsByTheirGroup(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		data, group, kind string
 		want              []string
 	}{
@@ -102,16 +86,10 @@ func TestObjectsByTheirGroup(t *testing.T) {
 		"of the core group, in a list":      {data: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a}}]}", kind: "Node", want: []string{"a"}},
 		"of another group than the core's":  {data: "{apiVersion: metrics.k8s.io/v1, kind: Node, metadata: {name: a}}", kind: "Node"},
 		"of the core group and not another": {data: "{apiVersion: v1, kind: Workload, metadata: {name: a}}", group: "v1", kind: "Workload"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			file := Parse("f.yaml", []byte(tc.data))
-			found := expect.Must(file.Documents[0].Objects(tc.group, tc.kind))(t)
-			var got []string
-			for _, o := range found {
-				got = append(got, o.Name())
-			}
-			expect.Same(t, "Unexpected objects", tc.want, got)
+			found := expect.Must(Parse("f.yaml", []byte(tc.data)).Documents[0].Objects(tc.group, tc.kind))(t)
+			expect.Same(t, "Unexpected objects", tc.want, expect.Each(found, func(o Object) string { return o.Name() }))
 		})
 	}
 }
@@ -144,7 +122,7 @@ func TestRead(t *testing.T) {
 		expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		paths     []string
 		recursive bool
 		want      []string
@@ -155,14 +133,10 @@ func TestRead(t *testing.T) {
 		"standard input":           {paths: []string{Stdin}, want: []string{Stdin}},
 		"several, in their order":  {paths: []string{Stdin, filepath.Join(dir, "b.yaml")}, want: []string{Stdin, "b.yaml"}},
 		"nothing when none is set": {},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			files := expect.Must(Read(tc.paths, tc.recursive, strings.NewReader("in: 1")))(t)
-			var got []string
-			for _, file := range files {
-				got = append(got, strings.TrimPrefix(file.Path, dir+"/"))
-			}
+			got := expect.Each(files, func(file File) string { return strings.TrimPrefix(file.Path, dir+"/") })
 			expect.Same(t, "Unexpected files", tc.want, got)
 		})
 	}

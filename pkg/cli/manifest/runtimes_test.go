@@ -26,7 +26,7 @@ func TestRuntimes(t *testing.T) {
 	unreadable := Parse("g.yaml", []byte("a: b: c\n"))
 	runtimes, errs := NewRuntimes(nil, []File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil)
 	expect.Same(t, "Unexpected errors", nil, errs)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		into client.Object
 		key  client.ObjectKey
 		gone bool
@@ -36,8 +36,7 @@ func TestRuntimes(t *testing.T) {
 		"of a namespace that it names":     {into: &trainer.TrainingRuntime{}, key: client.ObjectKey{Namespace: "other", Name: "own"}},
 		"one that no file has":             {into: &trainer.TrainingRuntime{}, key: client.ObjectKey{Namespace: "team", Name: "torch"}, gone: true},
 		"one of the cluster that none has": {into: &trainer.ClusterTrainingRuntime{}, key: client.ObjectKey{Name: "own"}, gone: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			err := runtimes.Get(t.Context(), tc.key, tc.into)
 			if apierrors.IsNotFound(err) != tc.gone || !tc.gone && (err != nil || client.ObjectKeyFromObject(tc.into) != tc.key) {

@@ -31,7 +31,7 @@ const (
 )
 
 func TestCommand(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		files map[string]string
 		args  []string
 		stdin string
@@ -40,51 +40,32 @@ func TestCommand(t *testing.T) {
 		wantFiles map[string]string
 		wantCode  int
 	}{
-		"the result of all files goes to standard output": {
-			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR"},
-			wantOut: reprinted + "---\n" + foreign,
-		},
+		"the result of all files goes to standard output": {files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR"},
+			wantOut: reprinted + "---\n" + foreign},
 		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: reprinted},
-		"in place": {
-			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": reprinted},
-		},
-		"a diff changes nothing": {
-			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
-			wantOut: diff + "-  podTemplateOverrides: []\n",
-		},
-		"a diff and the change of a last line that gets an end": {
-			files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
+		"in place": {files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--in-place"},
+			wantFiles: map[string]string{"a.yaml": reprinted}},
+		"a diff changes nothing": {files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
+			wantOut: diff + "-  podTemplateOverrides: []\n"},
+		"a diff and the change of a last line that gets an end": {files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
 			wantOut: strings.Replace(diff, "-1,7 +1,5", "-2,8 +2,6", 1) +
 				"-  podTemplateOverrides: []\n-  suspend: true\n\\ No newline at end of file\n+  suspend: true\n",
-			wantFiles: map[string]string{"a.yaml": "# a\n" + reprinted + "  suspend: true\n"},
-		},
-		"a file that cannot be expressed is left out and the others are not": {
-			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
-			wantOut: reprinted + "---\n" + foreign, wantCode: exit.Findings,
-		},
-		"and left as it is in place": {
-			files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": reprinted}, wantCode: exit.Findings,
-		},
-		"what cannot be read is left out and the rest is not": {
-			files: map[string]string{"a.yaml": older, "b.yaml": "{{- if .Values.a }}\na: 1\n{{- end }}\n", "c.yaml": older + "---\na: [\n"}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": reprinted}, wantCode: exit.Findings,
-		},
-		"files with directives": {
-			files: map[string]string{"a.yaml": "%YAML 1.2\n---\n" + older, "b.yaml": "# b\n%YAML 1.2\n---\n" + older}, args: []string{"-f", "DIR"},
-			wantOut: "%YAML 1.2\n---\n" + reprinted + "...\n# b\n%YAML 1.2\n---\n" + reprinted,
-		},
-		"JSON values one after the other": {
-			args: []string{"-f", "-"}, stdin: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", `"podTemplateOverrides":[],`, "b", `"podTemplateOverrides":[],`),
-			wantOut: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", "", "b", ""),
-		},
+			wantFiles: map[string]string{"a.yaml": "# a\n" + reprinted + "  suspend: true\n"}},
+		"a file that cannot be expressed is left out and the others are not": {files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
+			wantOut: reprinted + "---\n" + foreign, wantCode: exit.Findings},
+		"and left as it is in place": {files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},
+			wantFiles: map[string]string{"a.yaml": reprinted}, wantCode: exit.Findings},
+		"what cannot be read is left out and the rest is not": {files: map[string]string{"a.yaml": older, "b.yaml": "{{- if .Values.a }}\na: 1\n{{- end }}\n", "c.yaml": older + "---\na: [\n"}, args: []string{"-f", "DIR", "--in-place"},
+			wantFiles: map[string]string{"a.yaml": reprinted}, wantCode: exit.Findings},
+		"files with directives": {files: map[string]string{"a.yaml": "%YAML 1.2\n---\n" + older, "b.yaml": "# b\n%YAML 1.2\n---\n" + older}, args: []string{"-f", "DIR"},
+			wantOut: "%YAML 1.2\n---\n" + reprinted + "...\n# b\n%YAML 1.2\n---\n" + reprinted},
+		"JSON values one after the other": {args: []string{"-f", "-"}, stdin: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", `"podTemplateOverrides":[],`, "b", `"podTemplateOverrides":[],`),
+			wantOut: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", "", "b", "")},
 		"an owner that Trainer would refuse": {args: []string{"-f", "-", "--owner", "me"}, wantCode: exit.Failed},
 		"standard input in place":            {args: []string{"-f", "-", "--in-place"}, wantCode: exit.Failed},
 		"the cluster in place":               {args: []string{"-A", "--in-place"}, wantCode: exit.Failed},
 		"files and the cluster":              {args: []string{"-f", "-", "-A"}, wantCode: exit.Failed},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			want := map[string]string{}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +21,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -44,40 +42,59 @@ func town() *outlook.Outlook {
 
 // job adds the Workload of a TrainJob that came some time ago and waits.
 func job(o *outlook.Outlook, name string, gpus int32, came time.Duration) *kueue.Workload {
-	o.Workloads = append(o.Workloads, kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "trainjob-" + name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-came)),
-			OwnerReferences: []metav1.OwnerReference{{Name: name, UID: types.UID("job-" + name)}},
-		},
-		Spec: kueue.WorkloadSpec{QueueName: "main", Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{kit.PodSet("node", gpus, "nvidia.com/gpu", "1")}},
-	})
+	wl := kit.Workload("team", "trainjob-"+name, "main", now.Add(-came), kit.PodSet("node", gpus, "nvidia.com/gpu", "1"))
+	wl.OwnerReferences = []metav1.OwnerReference{{Name: name, UID: types.UID("job-" + name)}}
+	o.Workloads = append(o.Workloads, *wl)
 	return &o.Workloads[len(o.Workloads)-1]
 }
 
 // running has a Workload run since it came.
 func running(wl *kueue.Workload) *kueue.Workload {
-	count := wl.Spec.PodSets[0].Count
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: &count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
-		ResourceUsage: corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(count), resource.DecimalSI)},
-	}}}
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: wl.CreationTimestamp})
+	return kit.With(wl, kit.Runs("gpus", "h100", wl.CreationTimestamp.Time))
+}
+
+// llm adds one that has run for an hour.
+func llm(o *outlook.Outlook, changes ...func(*kueue.Workload)) *kueue.Workload {
+	return kit.With(running(job(o, "llm", 8, time.Hour)), changes...)
+}
+
+// limited has Kueue stop one after so many hours, of which earlier runs have used some.
+func limited(hours, used int32) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(3600 * hours)
+		if used > 0 {
+			wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(3600 * used)
+		}
 	}
-	return wl
+}
+
+// past adds Workloads that came long ago, and ended after some hours each.
+func past(o *outlook.Outlook, name string, n int, hours func(int) int, changes ...func(*kueue.Workload)) {
+	for i := range n {
+		kit.With(ended(job(o, fmt.Sprintf("%s-%d", name, i), 8, 100*time.Hour), time.Duration(hours(i))*time.Hour), changes...)
+	}
+}
+
+// always is as many hours for all, and spread some for each.
+func always(hours int) func(int) int { return func(int) int { return hours } }
+
+func spread(n int) int { return 2 + n*7%10 }
+
+// outOfSync has the last condition of a Workload say that its job is another one by now.
+func outOfSync(wl *kueue.Workload) {
+	wl.Status.Conditions[len(wl.Status.Conditions)-1].Reason = kueue.WorkloadFinishedReasonOutOfSync
 }
 
 // ended has a Workload end that ran.
-func ended(wl *kueue.Workload, after time.Duration) {
-	running(wl)
-	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
-		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
-	})
+func ended(wl *kueue.Workload, after time.Duration) *kueue.Workload {
+	finished := kit.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonSucceeded)
+	finished.LastTransitionTime = metav1.NewTime(wl.CreationTimestamp.Add(after))
+	return kit.With(running(wl), kit.Says(finished))
 }
 
 // overTime has Kueue stop a Workload that has run for as many hours as its limit.
 func overTime(wl *kueue.Workload, hours int32) {
-	wl.Spec.MaximumExecutionTimeSeconds, wl.Spec.Active = ptr.To(3600*hours), ptr.To(false)
+	kit.With(wl, limited(hours, 0), kit.Deactivated)
 	end := metav1.NewTime(wl.CreationTimestamp.Add(time.Duration(hours) * time.Hour))
 	wl.Status.Conditions = []metav1.Condition{
 		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded", LastTransitionTime: end},
@@ -103,163 +120,90 @@ func startOf(t *testing.T, o *outlook.Outlook, futures int) string {
 }
 
 func TestStart(t *testing.T) {
-	cases := map[string]struct {
+	const (
+		atOnce  = "starts within a minute (P90 of 200 futures)"
+		after   = " (P10 to P90 of 200 futures), often after team/llm ends"
+		unknown = "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them"
+		never   = "does not start before somebody changes something"
+	)
+	for name, tc := range map[string]struct {
 		set  func(*outlook.Outlook)
 		want string
 	}{
-		"there is room": {
-			set:  func(*outlook.Outlook) {},
-			want: "starts within a minute (P90 of 200 futures)",
-		},
-		"nothing is known of the job before it": {
-			set:  func(o *outlook.Outlook) { running(job(o, "llm", 8, time.Hour)) },
-			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
-		},
-		"Prometheus knows how long jobs of its queue ran": {
-			set: func(o *outlook.Outlook) {
-				running(job(o, "llm", 8, time.Hour))
-				o.Measured = []forecast.Histogram{{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 7200}, {Seconds: 10800, Jobs: 200}}}}
-			},
-			want: "starts in about 88 min, between 66 min and 2 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"the user assumes something": {
-			set: func(o *outlook.Outlook) {
-				o.Assume = 4 * time.Hour
-				running(job(o, "llm", 8, time.Hour))
-			},
-			want: "starts in about 3 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"the trainer tells what is left": {
-			set:  func(o *outlook.Outlook) { told(o, 2*time.Hour, time.Hour) },
-			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"the trainer told it of an earlier run": {
-			set:  func(o *outlook.Outlook) { told(o, 6*time.Hour, 2*time.Hour) },
-			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
-		},
-		"a limit is all that is known": {
-			set: func(o *outlook.Outlook) {
-				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
-			},
-			want: "starts in about 5 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"a limit, of which earlier runs have left little": {
-			set: func(o *outlook.Outlook) {
-				wl := running(job(o, "llm", 8, time.Hour))
-				wl.Spec.MaximumExecutionTimeSeconds, wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](6*3600), ptr.To[int32](3*3600)
-			},
-			want: "starts in about 2 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"others of its limit have ended, whatever earlier runs have left of it": {
-			set: func(o *outlook.Outlook) {
-				for n := range 30 {
-					wl := job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour)
-					ended(wl, 2*time.Hour)
-					wl.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](9 * 3600)
-					ended(job(o, fmt.Sprintf("other-%d", n), 8, 100*time.Hour), 20*time.Hour)
-				}
-				wl := running(job(o, "llm", 8, time.Hour))
-				wl.Spec.MaximumExecutionTimeSeconds, wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](9*3600), ptr.To[int32](3600)
-			},
-			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"most that are like it were stopped at their limit": {
-			set: func(o *outlook.Outlook) {
-				for n := range 20 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), 2*time.Hour)
-				}
-				for n := range 80 {
-					overTime(job(o, fmt.Sprintf("stopped-%d", n), 8, 100*time.Hour), 8)
-				}
-				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
-			},
-			want: "starts in about 5 h, between 60 min and 5 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"others have ended": {
-			set: func(o *outlook.Outlook) {
-				for n := range 30 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), time.Duration(2+n*7%10)*time.Hour)
-				}
-				running(job(o, "llm", 8, time.Hour))
-			},
-			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"Workloads are finished whose jobs have not ended": {
-			set: func(o *outlook.Outlook) {
-				for n := range 30 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), time.Duration(2+n*7%10)*time.Hour)
-					stale := job(o, fmt.Sprintf("stale-%d", n), 8, 100*time.Hour)
-					ended(stale, time.Hour)
-					stale.Status.Conditions[len(stale.Status.Conditions)-1].Reason = kueue.WorkloadFinishedReasonOutOfSync
-				}
-				running(job(o, "llm", 8, time.Hour))
-			},
-			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"jobs of its user have ended much sooner than others": {
-			set: func(o *outlook.Outlook) {
-				o.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
-				of := func(wl *kueue.Workload, user string) *kueue.Workload {
+		"there is room":                         {set: func(*outlook.Outlook) {}, want: atOnce},
+		"nothing is known of the job before it": {set: func(o *outlook.Outlook) { llm(o) }, want: unknown},
+		"Prometheus knows how long jobs of its queue ran": {set: func(o *outlook.Outlook) {
+			llm(o)
+			o.Measured = []forecast.Histogram{{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 7200}, {Seconds: 10800, Jobs: 200}}}}
+		}, want: "starts in about 88 min, between 66 min and 2 h" + after},
+		"the user assumes something": {set: func(o *outlook.Outlook) {
+			o.Assume = 4 * time.Hour
+			llm(o)
+		}, want: "starts in about 3 h" + after},
+		"the trainer tells what is left":                  {set: func(o *outlook.Outlook) { told(o, 2*time.Hour, time.Hour) }, want: "starts in about 60 min" + after},
+		"the trainer told it of an earlier run":           {set: func(o *outlook.Outlook) { told(o, 6*time.Hour, 2*time.Hour) }, want: unknown},
+		"a limit is all that is known":                    {set: func(o *outlook.Outlook) { llm(o, limited(6, 0)) }, want: "starts in about 5 h" + after},
+		"a limit, of which earlier runs have left little": {set: func(o *outlook.Outlook) { llm(o, limited(6, 3)) }, want: "starts in about 2 h" + after},
+		"others of its limit have ended, whatever earlier runs have left of it": {set: func(o *outlook.Outlook) {
+			past(o, "past", 30, always(2), limited(9, 0))
+			past(o, "other", 30, always(20))
+			llm(o, limited(9, 1))
+		}, want: "starts in about 60 min" + after},
+		"most that are like it were stopped at their limit": {set: func(o *outlook.Outlook) {
+			past(o, "past", 20, always(2))
+			for n := range 80 {
+				overTime(job(o, fmt.Sprintf("stopped-%d", n), 8, 100*time.Hour), 8)
+			}
+			llm(o, limited(6, 0))
+		}, want: "starts in about 5 h, between 60 min and 5 h" + after},
+		"others have ended": {set: func(o *outlook.Outlook) {
+			past(o, "past", 30, spread)
+			llm(o)
+		}, want: "starts in about 5 h, between 60 min and 9 h" + after},
+		"Workloads are finished whose jobs have not ended": {set: func(o *outlook.Outlook) {
+			past(o, "past", 30, spread)
+			past(o, "stale", 30, always(1), outOfSync)
+			llm(o)
+		}, want: "starts in about 5 h, between 60 min and 9 h" + after},
+		"jobs of its user have ended much sooner than others": {set: func(o *outlook.Outlook) {
+			o.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
+			of := func(user string) func(*kueue.Workload) {
+				return func(wl *kueue.Workload) {
 					tj := trainjob.TrainJob{}
 					tj.UID, tj.Labels = wl.OwnerReferences[0].UID, map[string]string{"example.com/user": user}
 					o.TrainJobs = append(o.TrainJobs, tj)
-					return wl
 				}
-				for n := range 30 {
-					ended(of(job(o, fmt.Sprintf("short-%d", n), 8, 100*time.Hour), "joe"), 2*time.Hour)
-					ended(of(job(o, fmt.Sprintf("long-%d", n), 8, 200*time.Hour), "ann"), 40*time.Hour)
-				}
-				running(of(job(o, "llm", 8, time.Hour), "joe"))
-			},
-			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
-		},
-		"others have ended in less than a second": {
-			set: func(o *outlook.Outlook) {
-				for n := range 30 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), -time.Duration(n%2)*time.Second)
-				}
-				running(job(o, "llm", 8, time.Hour))
-			},
-			want: "starts in about 63 min, between 3 min and 2 days (P10 to P90 of 200 futures), often after team/llm ends; in 5 % of the futures not within 14 days",
-		},
-		"nothing is known of one behind it, and of those who may go before it": {
-			set: func(o *outlook.Outlook) {
-				o.NoArrivals = false
-				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](7200)
-				job(o, "behind", 8, 0)
-				for n, came := range []time.Duration{11 * time.Hour, 6 * time.Hour, 3 * time.Hour} {
-					stale := job(o, fmt.Sprintf("urgent-%d", n), 8, came)
-					ended(stale, time.Hour)
-					stale.Spec.Priority, stale.Status.Conditions[len(stale.Status.Conditions)-1].Reason = ptr.To[int32](10), kueue.WorkloadFinishedReasonOutOfSync
-				}
-			},
-			want: "starts in about 60 min, between 60 min and more than 14 days (P10 to P90 of 200 futures), often after team/llm ends; in 20 % of the futures not within 14 days",
-		},
-		"it is to be tried again later": {
-			set: func(o *outlook.Outlook) {
-				wl := &o.Workloads[0]
-				wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
-				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse}}
-			},
-			want: "starts in about 30 min (P10 to P90 of 200 futures)",
-		},
-		"its LocalQueue is stopped": {
-			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
-			want: "does not start before somebody changes something",
-		},
-		"Kueue leaves out a resource that no queue has": {
-			set: func(o *outlook.Outlook) {
-				o.Kueue = &configapi.Configuration{Resources: &configapi.Resources{ExcludeResourcePrefixes: []string{"example.com/"}}}
-				o.Workloads[0].Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["example.com/disk"] = resource.MustParse("1")
-			},
-			want: "starts within a minute (P90 of 200 futures)",
-		},
-		"its queue is too small": {
-			set:  func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 },
-			want: "does not start before somebody changes something",
-		},
-	}
-	for name, tc := range cases {
+			}
+			past(o, "short", 30, always(2), of("joe"))
+			past(o, "long", 30, always(40), of("ann"))
+			llm(o, of("joe"))
+		}, want: "starts in about 60 min" + after},
+		"others have ended in less than a second": {set: func(o *outlook.Outlook) {
+			for n := range 30 {
+				ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), -time.Duration(n%2)*time.Second)
+			}
+			llm(o)
+		}, want: "starts in about 63 min, between 3 min and 2 days" + after + "; in 5 % of the futures not within 14 days"},
+		"nothing is known of one behind it, and of those who may go before it": {set: func(o *outlook.Outlook) {
+			o.NoArrivals = false
+			llm(o, limited(2, 0))
+			job(o, "behind", 8, 0)
+			for n, came := range []time.Duration{11 * time.Hour, 6 * time.Hour, 3 * time.Hour} {
+				stale := kit.With(ended(job(o, fmt.Sprintf("urgent-%d", n), 8, came), time.Hour), outOfSync)
+				stale.Spec.Priority = ptr.To[int32](10)
+			}
+		}, want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 20 % of the futures not within 14 days"},
+		"it is to be tried again later": {set: func(o *outlook.Outlook) {
+			wl := kit.With(&o.Workloads[0], kit.Isnt(kueue.WorkloadRequeued, ""))
+			wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
+		}, want: "starts in about 30 min (P10 to P90 of 200 futures)"},
+		"its LocalQueue is stopped": {set: func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }, want: never},
+		"Kueue leaves out a resource that no queue has": {set: func(o *outlook.Outlook) {
+			o.Kueue = &configapi.Configuration{Resources: &configapi.Resources{ExcludeResourcePrefixes: []string{"example.com/"}}}
+			o.Workloads[0].Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["example.com/disk"] = resource.MustParse("1")
+		}, want: atOnce},
+		"its queue is too small": {set: func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 }, want: never},
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()
 			job(o, "mine", 8, time.Minute)
@@ -285,71 +229,43 @@ func TestFewFuturesTellTheirRange(t *testing.T) {
 	for futures, want := range map[int]string{8: "the first to the last of 8 futures", 9: "P10 to P90 of 9 futures", 1: "the first to the last of 1 future"} {
 		o := town()
 		job(o, "mine", 8, time.Minute)
-		running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
+		llm(o, limited(6, 0))
 		expect.Same(t, "Unexpected answer", "starts in about 5 h ("+want+"), often after team/llm ends", startOf(t, o, futures))
 	}
 }
 
 // Who came and is gone is not among those that the cluster still has: only of the time since the oldest end all are there.
 func TestArrivals(t *testing.T) {
-	cases := map[string]struct {
-		set func(*outlook.Outlook)
+	const lost = ": of what ended before, nothing is left"
+	for name, tc := range map[string]struct {
+		// first came this long ago, and one in each such time before: jobs in all, of which something has become.
+		first, every time.Duration
+		jobs         int
+		become       func(n int, wl *kueue.Workload)
 		// between are bounds of how many come in two weeks.
 		between [2]int
 		warning string
 	}{
-		"three days are known": {
-			set: func(o *outlook.Outlook) {
-				for n := range 5 * 24 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 30*time.Minute)
-				}
-			},
-			between: [2]int{300, 370},
-		},
-		"ended Workloads are kept for an hour": {
-			set: func(o *outlook.Outlook) {
-				for n := range 18 {
-					if wl := job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n)*5*time.Minute); n > 5 {
-						ended(wl, 30*time.Minute)
-					}
-				}
-			},
-			between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
-		},
-		"the cluster is a day old": {
-			set: func(o *outlook.Outlook) {
-				for n := range 24 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 5*time.Minute)
-				}
-			},
-			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h: of what ended before, nothing is left",
-		},
-		"none has ended": {
-			set: func(o *outlook.Outlook) {
-				for n := range 10 {
-					job(o, fmt.Sprintf("llm-%d", n), 1, time.Duration(n+1)*time.Hour)
-				}
-			},
-			between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h: of what ended before, nothing is left",
-		},
-		"they were stopped at their limits": {
-			set: func(o *outlook.Outlook) {
-				for n := range 100 {
-					overTime(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 1)
-				}
-			},
-			between: [2]int{300, 370},
-		},
-		"the first came just now": {
-			set:     func(o *outlook.Outlook) { job(o, "llm", 1, time.Second) },
-			between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
-		},
-	}
-	for name, tc := range cases {
+		"three days are known": {first: time.Hour, every: time.Hour, jobs: 5 * 24, become: func(_ int, wl *kueue.Workload) { ended(wl, 30*time.Minute) }, between: [2]int{300, 370}},
+		"ended Workloads are kept for an hour": {every: 5 * time.Minute, jobs: 18, become: func(n int, wl *kueue.Workload) {
+			if n > 5 {
+				ended(wl, 30*time.Minute)
+			}
+		}, between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min" + lost},
+		"the cluster is a day old": {first: time.Hour, every: time.Hour, jobs: 24, become: func(_ int, wl *kueue.Workload) { ended(wl, 5*time.Minute) },
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h" + lost},
+		"none has ended":                    {first: time.Hour, every: time.Hour, jobs: 10, between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h" + lost},
+		"they were stopped at their limits": {first: time.Hour, every: time.Hour, jobs: 100, become: func(_ int, wl *kueue.Workload) { overTime(wl, 1) }, between: [2]int{300, 370}},
+		"the first came just now":           {first: time.Second, jobs: 1, between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min" + lost},
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()
 			o.NoArrivals = false
-			tc.set(o)
+			for n := range tc.jobs {
+				if wl := job(o, fmt.Sprintf("past-%d", n), 1, tc.first+time.Duration(n)*tc.every); tc.become != nil {
+					tc.become(n, wl)
+				}
+			}
 			q, warnings := o.Question()
 			jobs := q.Jobs(0)
 			for n := range jobs {
@@ -363,23 +279,17 @@ func TestArrivals(t *testing.T) {
 }
 
 func TestUnseen(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		set  func(*outlook.Outlook)
 		want string
 	}{
 		"queues alone": {set: func(*outlook.Outlook) {}, want: "cohorts.kueue.x-k8s.io"},
-		"nodes, where a flavor has a topology": {
-			set:  func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
-			want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes",
-		},
-		"admission checks, where a ClusterQueue names one": {
-			set: func(o *outlook.Outlook) {
-				o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
-			},
-			want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io",
-		},
-	}
-	for name, tc := range cases {
+		"nodes, where a flavor has a topology": {set: func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
+			want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes"},
+		"admission checks, where a ClusterQueue names one": {set: func(o *outlook.Outlook) {
+			o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
+		}, want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()
 			for _, kind := range []string{"nodes", "topologies.kueue.x-k8s.io", "admissionchecks.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"} {

@@ -5,35 +5,29 @@ package outlook_test
 import (
 	"bytes"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // prometheus serves the buckets of a Prometheus, which has the ledgers of so many clusters, and keeps what it is asked.
 func prometheus(t *testing.T, clusters, buckets string, asked *[]string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query := r.FormValue("query")
-		answer := `"vector","result":[` + buckets + `]`
+	return kit.Prometheus(t, "", func(query string, ranged bool) string {
 		switch {
-		case strings.HasPrefix(query, "count("):
-			answer = `"matrix","result":[{"metric":{},"values":[[0,"` + clusters + `"],[300,"` + clusters + `"]]}]`
+		case ranged:
+			return `{"metric":{},"values":[[0,"` + clusters + `"],[300,"` + clusters + `"]]}`
 		case strings.HasPrefix(query, "last_over_time("):
-			answer = `"vector","result":[]`
-		default:
-			*asked = append(*asked, query)
+			return ""
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+		*asked = append(*asked, query)
+		return buckets
+	}).URL
 }
 
 // bucket is a series of a queue.
@@ -42,26 +36,21 @@ func bucket(queue, le, jobs string) string {
 }
 
 func TestMeasured(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		clusters, buckets string
 		want              []forecast.Histogram
 		note, err         string
 	}{
-		"of two queues, in any order": {
-			buckets: strings.Join([]string{bucket("main", "+Inf", "30.2"), bucket("main", "3600.0", "20"), bucket("main", "960", "2"), bucket("a", "60", "1")}, ","),
+		"of two queues, in any order": {buckets: strings.Join([]string{bucket("main", "+Inf", "30.2"), bucket("main", "3600.0", "20"), bucket("main", "960", "2"), bucket("a", "60", "1")}, ","),
 			want: []forecast.Histogram{
 				{Queue: "team/a", Buckets: []forecast.Bucket{{Seconds: 60, Jobs: 1}}},
 				{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 960, Jobs: 2}, {Seconds: 3600, Jobs: 20}, {Seconds: math.Inf(1), Jobs: 30.2}}},
-			},
-		},
-		"of queues that the manager puts together": {
-			buckets: bucket("", "60", "1"), want: []forecast.Histogram{{Buckets: []forecast.Bucket{{Seconds: 60, Jobs: 1}}}},
-		},
-		"it does not scrape the manager": {note: "note: Prometheus has no running times of the last 30 days: check that it scrapes the manager\n"},
-		"it has several clusters":        {clusters: "2", err: "it has the ledgers of several clusters, and no label tells them apart"},
-		"it has other series":            {buckets: bucket("main", "long", "1"), err: `Prometheus answers with a bucket up to "long"`},
-	}
-	for name, tc := range cases {
+			}},
+		"of queues that the manager puts together": {buckets: bucket("", "60", "1"), want: []forecast.Histogram{{Buckets: []forecast.Bucket{{Seconds: 60, Jobs: 1}}}}},
+		"it does not scrape the manager":           {note: "note: Prometheus has no running times of the last 30 days: check that it scrapes the manager\n"},
+		"it has several clusters":                  {clusters: "2", err: "it has the ledgers of several clusters, and no label tells them apart"},
+		"it has other series":                      {buckets: bucket("main", "long", "1"), err: `Prometheus answers with a bucket up to "long"`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
 			var notes bytes.Buffer
@@ -83,7 +72,7 @@ func TestMeasured(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		flags outlook.Flags
 		want  string
 	}{
@@ -91,16 +80,11 @@ func TestFlags(t *testing.T) {
 		"a time before now":            {flags: outlook.Flags{Told: outlook.Told{Assume: -1}}, want: "--assume: -1ns is no time that a job runs"},
 		"a token without a Prometheus": {flags: outlook.Flags{Prometheus: prom.Flags{TokenFile: "token"}}, want: "--token-file is for --prometheus"},
 		"labels without a Prometheus":  {flags: outlook.Flags{Prometheus: prom.Flags{Match: map[string]string{"a": "b"}}}, want: "--match is for --prometheus"},
-		"a label that is none": {
-			flags: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1", Match: map[string]string{"a-b": "c"}}},
-			want:  `--match a-b=c: "a-b" is no name of a label`,
-		},
-		"no Prometheus that is there": {
-			flags: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1:1"}},
-			want:  `asking Prometheus: Post "http://127.0.0.1:1/api/v1/query_range": dial tcp 127.0.0.1:1: connect: connection refused`,
-		},
-	}
-	for name, tc := range cases {
+		"a label that is none": {flags: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1", Match: map[string]string{"a-b": "c"}}},
+			want: `--match a-b=c: "a-b" is no name of a label`},
+		"no Prometheus that is there": {flags: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1:1"}},
+			want: `asking Prometheus: Post "http://127.0.0.1:1/api/v1/query_range": dial tcp 127.0.0.1:1: connect: connection refused`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected error", tc.want, expect.Text(tc.flags.Complete(t.Context(), &bytes.Buffer{})))
 		})

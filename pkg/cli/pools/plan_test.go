@@ -151,95 +151,56 @@ func TestPlanRemarks(t *testing.T) {
 	cordoned.Spec.Unschedulable, notReady.Status.Conditions[0].Status = true, corev1.ConditionUnknown
 	scaled := gpuNode("a", "NVIDIA-H100")
 	scaled.Labels["karpenter.sh/nodepool"] = "h100"
-	cases := map[string]struct {
-		inventory inventory.Inventory
-		topology  bool
+	hostname := ptr.To[kueue.TopologyReference]("hostname")
+	for name, tc := range map[string]struct {
+		// nodes are h100 where they are left out.
+		nodes         []corev1.Node
+		flavors       []kueue.ResourceFlavor
+		clusterQueues []kueue.ClusterQueue
+		localQueues   []kueue.LocalQueue
+		topologies    []kueue.Topology
+		topology      bool
 		// want are beginnings of the remarks.
 		want []string
 	}{
-		"nothing to say": {inventory: inventory.Inventory{Nodes: []corev1.Node{h100}}},
-		"nodes that no label tells apart": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cpuNode}},
-			want:      []string{"left out 1 node c: no label tells them from other nodes; give them one and run this again: kubectl label node c kueue-trainer.dev/pool=cpu"},
-		},
-		"nodes that an autoscaler may have made": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{scaled}},
-			want:      []string{"nodes are of groups (karpenter.sh/nodepool), and quotas count those that are there"},
-		},
-		"a node without its device plugin": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, broken}},
-			want:      []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"},
-		},
-		"nodes to which pods cannot come": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cordoned, notReady}},
-			want:      []string{"quotas count 2 nodes to which pods cannot come, cordoned or not ready: d, e; jobs that are admitted to them wait"},
-		},
-		"GPU nodes that keep other pods away, and no others": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{tainted}},
-			want:      []string{"no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs"},
-		},
-		"what an earlier run made": {
-			inventory: inventory.Inventory{
-				Nodes:       []corev1.Node{h100},
-				Flavors:     []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
-				LocalQueues: []kueue.LocalQueue{queue("gpus", "vision", ours)},
-			},
-			topology: true,
-			want:     []string{aboutTopology},
-		},
-		"an earlier run's topology": {
-			inventory: inventory.Inventory{
-				Nodes:   []corev1.Node{h100},
-				Flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
-			},
-			want: []string{"ResourceFlavor h100 is there and applying this to it is refused: a flavor with a topology keeps it"},
-		},
-		"what is not needed any more": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)}},
-			want:      []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete resourceflavor a100"},
-		},
-		"the quota of a team that is none any more": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "speech", Labels: ours}}}},
+		"nothing to say": {},
+		"nodes that no label tells apart": {nodes: []corev1.Node{h100, cpuNode},
+			want: []string{"left out 1 node c: no label tells them from other nodes; give them one and run this again: kubectl label node c kueue-trainer.dev/pool=cpu"}},
+		"nodes that an autoscaler may have made": {nodes: []corev1.Node{scaled}, want: []string{"nodes are of groups (karpenter.sh/nodepool), and quotas count those that are there"}},
+		"a node without its device plugin":       {nodes: []corev1.Node{h100, broken}, want: []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"}},
+		"nodes to which pods cannot come": {nodes: []corev1.Node{h100, cordoned, notReady},
+			want: []string{"quotas count 2 nodes to which pods cannot come, cordoned or not ready: d, e; jobs that are admitted to them wait"}},
+		"GPU nodes that keep other pods away, and no others": {nodes: []corev1.Node{tainted},
+			want: []string{"no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs"}},
+		"what an earlier run made": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, hostname)}, localQueues: []kueue.LocalQueue{queue("gpus", "vision", ours)},
+			topology: true, want: []string{aboutTopology}},
+		"an earlier run's topology": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, hostname)},
+			want: []string{"ResourceFlavor h100 is there and applying this to it is refused: a flavor with a topology keeps it"}},
+		"what is not needed any more": {flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)},
+			want: []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete resourceflavor a100"}},
+		"the quota of a team that is none any more": {clusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "speech", Labels: ours}}},
 			want: []string{"ClusterQueue speech was made by an earlier run and is not needed any more: its quota counts beside that of the others, so GPUs are promised twice: " +
-				"set it to 0, and delete it once nothing uses it: kubectl delete clusterqueue speech"},
-		},
-		"a queue of a team that is none any more": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, LocalQueues: []kueue.LocalQueue{queue("old", "vision", ours)}},
-			want:      []string{"LocalQueue vision/old was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete localqueue old -n vision"},
-		},
-		"a flavor of others that no node matches any more": {
-			inventory: inventory.Inventory{
-				Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("v100", "NVIDIA-V100", nil, nil), flavor("unused", "NVIDIA-P100", nil, nil)},
-				ClusterQueues: []kueue.ClusterQueue{*kit.ClusterQueue("old", kit.Quota{Flavor: "v100", GPUs: "8"})},
-			},
-			want: []string{"no node has the labels of ResourceFlavor v100, for which ClusterQueue old has quota"},
-		},
-		"what somebody else made": {
-			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", nil, nil), flavor("mine", "NVIDIA-H100", nil, nil)}},
+				"set it to 0, and delete it once nothing uses it: kubectl delete clusterqueue speech"}},
+		"a queue of a team that is none any more": {localQueues: []kueue.LocalQueue{queue("old", "vision", ours)},
+			want: []string{"LocalQueue vision/old was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete localqueue old -n vision"}},
+		"a flavor of others that no node matches any more": {flavors: []kueue.ResourceFlavor{flavor("v100", "NVIDIA-V100", nil, nil), flavor("unused", "NVIDIA-P100", nil, nil)},
+			clusterQueues: []kueue.ClusterQueue{*kit.ClusterQueue("old", kit.Quota{Flavor: "v100", GPUs: "8"})},
+			want:          []string{"no node has the labels of ResourceFlavor v100, for which ClusterQueue old has quota"}},
+		"what somebody else made": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", nil, nil), flavor("mine", "NVIDIA-H100", nil, nil)},
+			want: []string{"ResourceFlavor h100 was not made by this command: applying this changes it", "ResourceFlavor mine picks nodes of h100, too"}},
+		"what cannot be changed": {topologies: []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "hostname", Labels: ours}}}, topology: true,
+			flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-A100", ours, hostname)}, localQueues: []kueue.LocalQueue{queue("gpus", "language", nil)},
 			want: []string{
-				"ResourceFlavor h100 was not made by this command: applying this changes it",
-				"ResourceFlavor mine picks nodes of h100, too",
-			},
-		},
-		"what cannot be changed": {
-			inventory: inventory.Inventory{
-				Nodes:       []corev1.Node{h100},
-				Topologies:  []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "hostname", Labels: ours}}},
-				Flavors:     []kueue.ResourceFlavor{flavor("h100", "NVIDIA-A100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
-				LocalQueues: []kueue.LocalQueue{queue("gpus", "language", nil)},
-			},
-			topology: true,
-			want: []string{
-				aboutTopology,
-				"Topology hostname is there and applying this to it is refused",
-				"ResourceFlavor h100 is there and applying this to it is refused",
+				aboutTopology, "Topology hostname is there and applying this to it is refused", "ResourceFlavor h100 is there and applying this to it is refused",
 				"LocalQueue vision/gpus is there and applying this to it is refused: it belongs to ClusterQueue language for good",
-			},
-		},
-	}
-	for name, tc := range cases {
+			}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			plan := expect.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: tc.topology}))(t)
+			if tc.nodes == nil {
+				tc.nodes = []corev1.Node{h100}
+			}
+			i := &inventory.Inventory{Nodes: tc.nodes, Flavors: tc.flavors, ClusterQueues: tc.clusterQueues, LocalQueues: tc.localQueues, Topologies: tc.topologies}
+			plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: tc.topology}))(t)
 			expect.Same(t, "Unexpected remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
 		})
 	}
@@ -255,15 +216,14 @@ func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
 			ClusterQueues: []kueue.ClusterQueue{*cq}, LocalQueues: []kueue.LocalQueue{*lq},
 		}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		labels map[string]string
 		want   string
 	}{
 		"an earlier run's are written again": {labels: ours},
 		"a Helm chart's are not":             {labels: map[string]string{managedByLabel: "Helm"}, want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
 		"those of nobody we know are not":    {want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			plan := expect.Must(newPlan(named(tc.labels), []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
 			expect.Says(t, plan.takesNothing(), tc.want)
@@ -316,7 +276,7 @@ func TestShares(t *testing.T) {
 		}
 		return nodes
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		nodes []corev1.Node
 		teams []int64
 		unit  string
@@ -328,53 +288,37 @@ func TestShares(t *testing.T) {
 		"a node without GPUs is nobody's":   {nodes: append(nodes("A", 2), broken), teams: []int64{1, 1}, want: [][]string{{"8", "8"}}},
 		"slices of GPUs by number":          {nodes: nodes("L4-SHARED", 1), teams: []int64{1, 1}, want: [][]string{{"4", "4"}}},
 		"no share, no node, and no remarks": {nodes: nodes("A", 2), teams: []int64{0, 1}, want: [][]string{{"0", "16"}}},
-		"what rounding gives in one pool is missed in the next": {
-			nodes: append(nodes("A", 4), nodes("B", 4)...), teams: []int64{60, 40}, want: [][]string{{"16", "16"}, {"24", "8"}},
+		"what rounding gives in one pool is missed in the next": {nodes: append(nodes("A", 4), nodes("B", 4)...), teams: []int64{60, 40}, want: [][]string{{"16", "16"}, {"24", "8"}},
 			remarks: []string{
 				"team-0 has 5 of 8 nodes (2 of a, 3 of b), where its share of 60 in 100 would be 4.8",
 				"team-1 has 3 of 8 nodes (2 of a, 1 of b), where its share of 40 in 100 would be 3.2",
-			},
-		},
-		"pools of one node": {
-			nodes: append(append(nodes("A", 1), nodes("B", 1)...), nodes("C", 1)...), teams: []int64{60, 40},
-			want:    [][]string{{"8", "0"}, {"0", "8"}, {"8", "0"}},
-			remarks: []string{"team-0 has 2 of 3 nodes (1 of a, 1 of c)", "team-1 has 1 of 3 nodes (1 of b)"},
-		},
+			}},
+		"pools of one node": {nodes: append(append(nodes("A", 1), nodes("B", 1)...), nodes("C", 1)...), teams: []int64{60, 40},
+			want: [][]string{{"8", "0"}, {"0", "8"}, {"8", "0"}}, remarks: []string{"team-0 has 2 of 3 nodes (1 of a, 1 of c)", "team-1 has 1 of 3 nodes (1 of b)"}},
 		"nodes with more GPUs and with fewer": {nodes: of("A", "8", "4", "8", "4"), teams: []int64{1, 1}, want: [][]string{{"12", "12"}}},
 		"two small nodes for a large one":     {nodes: of("A", "4", "4", "8"), teams: []int64{1, 1}, want: [][]string{{"8", "8"}}},
-		"many GPUs of one kind and few of another one": {
-			nodes: append(of("A", "8"), of("T", "1", "1", "1", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"2", "2"}},
+		"many GPUs of one kind and few of another one": {nodes: append(of("A", "8"), of("T", "1", "1", "1", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"2", "2"}},
 			remarks: []string{
 				"team-0 has 3 of 5 nodes (1 of a, 2 of t), where its share of 1 in 2 would be 2.5",
 				"team-1 has 2 of 5 nodes (2 of t), where its share of 1 in 2 would be 2.5",
-			},
-		},
-		"as many nodes, of other GPUs": {
-			nodes: append(of("A", "8"), of("T", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"0", "1"}},
+			}},
+		"as many nodes, of other GPUs": {nodes: append(of("A", "8"), of("T", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"0", "1"}},
 			remarks: []string{
 				"team-0 has 8 of 8 GPUs of a, 0 of 1 GPUs of t, where its share is 1 in 2: shares are whole nodes",
 				"team-1 has 0 of 8 GPUs of a, 1 of 1 GPUs of t, where its share is 1 in 2: shares are whole nodes",
-			},
-		},
+			}},
 		"GPUs that come out as small nodes": {nodes: of("A", "8", "4", "8", "4"), teams: []int64{1, 1}, unit: singleGPUs, want: [][]string{{"12", "12"}}},
-		"GPUs of nodes of which the first has none": {
-			nodes: of("A", "0", "8"), teams: []int64{1, 3}, unit: singleGPUs, want: [][]string{{"2", "6"}},
-			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"},
-		},
-		"fewer nodes than teams": {
-			nodes: nodes("A", 1), teams: []int64{60, 40}, want: [][]string{{"8", "0"}},
+		"GPUs of nodes of which the first has none": {nodes: of("A", "0", "8"), teams: []int64{1, 3}, unit: singleGPUs, want: [][]string{{"2", "6"}},
+			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"}},
+		"fewer nodes than teams": {nodes: nodes("A", 1), teams: []int64{60, 40}, want: [][]string{{"8", "0"}},
 			remarks: []string{
 				"team-0 has 1 of 1 node (1 of a), where its share of 60 in 100 would be 0.6",
 				"team-1 has no node of 1, where its share of 40 in 100 would be 0.4, and only borrows GPUs",
-			},
-		},
-		"GPUs": {
-			nodes: nodes("A", 4), teams: []int64{60, 40}, unit: singleGPUs, want: [][]string{{"19", "13"}},
-			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"},
-		},
+			}},
+		"GPUs": {nodes: nodes("A", 4), teams: []int64{60, 40}, unit: singleGPUs, want: [][]string{{"19", "13"}},
+			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"}},
 		"GPUs that come out as nodes": {nodes: nodes("A", 4), teams: []int64{50, 50}, unit: singleGPUs, want: [][]string{{"16", "16"}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var teams []team
 			for n, share := range tc.teams {
@@ -397,7 +341,7 @@ func TestShares(t *testing.T) {
 }
 
 func TestDivided(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		name  corev1.ResourceName
 		total string
 		teams []int64
@@ -415,25 +359,17 @@ func TestDivided(t *testing.T) {
 		"memory in MiB where there is little":    {name: "memory", total: "3000Mi", teams: []int64{1, 1}, want: []string{"1500Mi", "1500Mi"}},
 		"nothing, where DaemonSets took it all":  {name: "memory", total: "-1Gi", teams: []int64{1, 1}, want: []string{"0", "0"}},
 		"amounts that would overflow multiplied": {name: gpu.Whole, total: "9000000000000000000", teams: []int64{1 << 30, 1 << 30}, want: []string{"4500P", "4500P"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			var teams []team
-			for _, share := range tc.teams {
-				teams = append(teams, team{"t", share})
-			}
-			var got []string
-			for _, part := range divided(corev1.ResourceList{tc.name: resource.MustParse(tc.total)}, teams) {
-				q := part[tc.name]
-				got = append(got, q.String())
-			}
-			expect.Same(t, "Unexpected parts", tc.want, got)
+			teams := expect.Each(tc.teams, func(share int64) team { return team{"t", share} })
+			parts := divided(corev1.ResourceList{tc.name: resource.MustParse(tc.total)}, teams)
+			expect.Same(t, "Unexpected parts", tc.want, expect.Each(parts, func(part corev1.ResourceList) string { return part.Name(tc.name, "").String() }))
 		})
 	}
 }
 
 func TestParseTeams(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args []string
 		want []team
 		err  string
@@ -444,8 +380,7 @@ func TestParseTeams(t *testing.T) {
 		"no namespace":               {args: []string{"=1"}, err: "is no namespace"},
 		"a team twice":               {args: []string{"vision=1", "vision=2"}, err: "given twice"},
 		"nothing for anybody":        {args: []string{"vision=0"}, err: "all shares are 0"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&generate{teams: tc.args}).parseTeams()
 			expect.Says(t, err, tc.err)

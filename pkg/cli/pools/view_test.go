@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -51,12 +52,11 @@ func someCluster() *inventory.Inventory {
 
 // held is a Workload with quota of h100, of a job where owner is set.
 func held(namespace, owner string, gpus string) kueue.Workload {
-	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + gpus}}
+	wl := kit.Workload(namespace, owner+gpus, "", time.Time{}, kit.PodSet("node", 1, "nvidia.com/gpu", gpus))
 	if owner != "" {
 		wl.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: ptr.To(true)}}
 	}
-	wl.Spec.PodSets = []kueue.PodSet{kit.PodSet("node", 1, "nvidia.com/gpu", gpus)}
-	return *kit.With(&wl, kit.Assigned("vision", "h100"), kit.Is(kueue.WorkloadQuotaReserved, ""))
+	return *kit.With(wl, kit.Assigned("vision", "h100"), kit.Is(kueue.WorkloadQuotaReserved, ""))
 }
 
 func TestUsers(t *testing.T) {
@@ -64,14 +64,13 @@ func TestUsers(t *testing.T) {
 	over := held("team", "jane-1", "7")
 	kit.Is(kueue.WorkloadFinished, "")(&over)
 	i.Workloads = []kueue.Workload{held("team", "jane-1", "2"), held("team", "jane-2", "3"), held("other", "", "1"), held("team", "nobodys", "1"), over}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		users map[types.UID]string
 		want  string
 	}{
 		"by user, the largest first":  {users: map[types.UID]string{"jane-1": "jane", "jane-2": "jane", "nobodys": ""}, want: "team/jane 5, other 1, team 1"},
 		"by namespace, with no label": {users: map[types.UID]string{}, want: "team 6, other 1"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			view := expect.Must(newView(t.Context(), i, tc.users))(t)
 			expect.Same(t, "Unexpected users", tc.want, usersText(view.Pools[0].ClusterQueues[0].Users))
@@ -88,10 +87,12 @@ func unseen(kinds ...string) func(*inventory.Inventory) {
 }
 
 func TestTable(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*inventory.Inventory)
 		format string
 		want   string
+		// figures are the first line of the table; else want is all there is.
+		figures string
 	}{
 		"every figure": {want: `
 POOL          RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
@@ -99,15 +100,8 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 <no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
 <no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
 `},
-		"what runs on a cordoned node takes nothing from the others": {
-			change: func(i *inventory.Inventory) { i.Pods[0].Spec.NodeName = "h1" },
-			want: `
-POOL          RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
-h100          nvidia.com/gpu   1/2     8             16      8          6         0         6      vision
-<no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
-<no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
-`},
-		"devices of DRA, by a name without a slash": {
+		"what runs on a cordoned node takes nothing from the others": {change: func(i *inventory.Inventory) { i.Pods[0].Spec.NodeName = "h1" }, figures: "h100 nvidia.com/gpu 1/2 8 16 8 6 0 6 vision"},
+		"devices of DRA, by a name without a slash": {figures: "h100 whole-gpus 1/1 0 16 0 0 0 0 vision",
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.Pods = i.Nodes[:1], nil
 				i.Flavors[0].Spec.NodeLabels = nil
@@ -115,64 +109,35 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 				group.CoveredResources = []corev1.ResourceName{"whole-gpus"}
 				group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "whole-gpus", NominalQuota: resource.MustParse("16")}}
 				i.ClusterQueues[0].Status.FlavorsReservation, i.ClusterQueues[0].Status.FlavorsUsage = nil, nil
-			},
-			want: `
-POOL   RESOURCE     NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
-h100   whole-gpus   1/1     0             16      0          0         0         0      vision
-`},
-		"pods of somebody else are not those that a reservation waits for": {
+			}},
+		"pods of somebody else are not those that a reservation waits for": {figures: "h100 nvidia.com/gpu 1/1 8 16 4 4 0 0 vision",
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.Pods[0].Labels = i.Nodes[1:2], nil
 				i.Pods[0].Spec = kit.PodRequests("nvidia.com/gpu", "4")
 				i.Pods[0].Spec.NodeName = "h0"
 				i.ClusterQueues[0].Status.FlavorsReservation[0].Resources[0].Total = resource.MustParse("4")
-			},
-			want: `
-POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
-h100   nvidia.com/gpu   1/1     8             16      4          4         0         0      vision
-`},
+			}},
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {
 				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = ptr.To(kueue.HoldAndDrain), nil
-			},
-			format: "wide",
+			}, format: "wide",
 			want: `
 POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   PRODUCT   MEMORY
 h100   nvidia.com/gpu   0/0     0             16      8          0         0         0      <none>    <none>
 
 CLUSTERQUEUE   COHORT   POOL   RESOURCE         NOMINAL   RESERVED   ADMITTED   BORROWED   LENT   FREE   STOPPED                      USERS
 vision         <none>   h100   nvidia.com/gpu   16        8          6          0          0      0      stopPolicy is HoldAndDrain   <none>
-`,
-		},
-		"a user who may not list nodes and pods": {
-			change: func(i *inventory.Inventory) {
-				i.Nodes, i.Pods = nil, nil
-				unseen("nodes", "pods")(i)
-			},
-			want: `
-POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
-h100   nvidia.com/gpu   ?       ?             16      8          ?         0         ?      vision
-`,
-		},
-		"nothing at all": {
-			change: func(i *inventory.Inventory) { *i = inventory.Inventory{} },
-			want: `
-No pools: no ResourceFlavor and no node. "kubectl trainjob pools generate" makes flavors from nodes.
-`,
-		},
+`},
+		"a user who may not list nodes and pods": {change: kit.All(func(i *inventory.Inventory) { i.Nodes, i.Pods = nil, nil }, unseen("nodes", "pods")), figures: "h100 nvidia.com/gpu ? ? 16 8 ? 0 ? vision"},
+		"nothing at all": {change: func(i *inventory.Inventory) { *i = inventory.Inventory{} },
+			want: "No pools: no ResourceFlavor and no node. \"kubectl trainjob pools generate\" makes flavors from nodes.\n"},
 		"nothing that the user may see": {
-			change: func(i *inventory.Inventory) {
-				*i = inventory.Inventory{}
-				unseen(flavorKind, "nodes")(i)
-			},
-			want: "\n",
-		},
+			change: kit.All(func(i *inventory.Inventory) { *i = inventory.Inventory{} }, unseen(flavorKind, "nodes"))},
 		"for machines": {
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.ClusterQueues = i.Nodes[1:2], nil
 				unseen("workloads.kueue.x-k8s.io")(i)
-			},
-			format: "yaml",
+			}, format: "yaml",
 			want: `
 pools:
 - allocatable: "8"
@@ -192,15 +157,17 @@ pools:
   running: "6"
 unseen:
 - workloads.kueue.x-k8s.io
-`,
-		},
-	}
-	for name, tc := range cases {
+`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			i := kit.With(someCluster(), tc.change)
 			view := expect.Must(newView(context.Background(), i, nil))(t)
 			var out strings.Builder
 			expect.NoError(t, write(&out, tc.format, view, show.Paint{}))
+			if tc.figures != "" {
+				expect.Same(t, "Unexpected figures", tc.figures, strings.Join(strings.Fields(strings.Split(out.String(), "\n")[1]), " "))
+				return
+			}
 			expect.Same(t, "Unexpected output", strings.TrimPrefix(tc.want, "\n"), out.String())
 		})
 	}
@@ -216,7 +183,7 @@ func TestScreenShowsOnlyChanges(t *testing.T) {
 }
 
 func TestNotAllowedToLook(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		unseen   []string
 		wantCode int
 		wantErr  string
@@ -225,8 +192,7 @@ func TestNotAllowedToLook(t *testing.T) {
 		"not the nodes": {unseen: []string{"nodes"}, wantCode: exit.Unseen, wantErr: "you may not see the amounts that are missing: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
 		"not even the flavors": {unseen: []string{flavorKind}, wantCode: exit.Unseen,
 			wantErr: "you may not see the pools: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			i := &inventory.Inventory{}
 			unseen(tc.unseen...)(i)

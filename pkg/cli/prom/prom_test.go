@@ -61,45 +61,30 @@ func began(at model.SampleValue, labels ...string) *model.Sample {
 }
 
 func TestClusterLabel(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		began model.Vector
 		label string
 		want  []string
 	}{
-		"nothing is there": {},
-		"one cluster, whose leader changed": {
-			began: model.Vector{began(100, "cluster", "a", "pod", "1", "instance", "1"), began(100, "cluster", "a", "pod", "2", "instance", "2")},
-		},
-		"one cluster, whose ledger began again in another installation": {
-			began: model.Vector{
-				began(100, "cluster", "a", "pod", "1", "namespace", "x", "job", "x"),
-				began(200, "cluster", "a", "pod", "2", "namespace", "y", "job", "y"),
-			},
-		},
+		"nothing is there":                  {},
+		"one cluster, whose leader changed": {began: model.Vector{began(100, "cluster", "a", "pod", "1", "instance", "1"), began(100, "cluster", "a", "pod", "2", "instance", "2")}},
+		"one cluster, whose ledger began again in another installation": {began: model.Vector{
+			began(100, "cluster", "a", "pod", "1", "namespace", "x", "job", "x"),
+			began(200, "cluster", "a", "pod", "2", "namespace", "y", "job", "y"),
+		}},
 		"one cluster that two Prometheus scrape": {began: model.Vector{began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b")}},
-		"the same, when the ledger began again": {
-			began: model.Vector{
-				began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b"), began(200, "prometheus_replica", "a"),
-				began(200, "prometheus_replica", "b"),
-			},
-		},
-		"two clusters": {
-			began: model.Vector{began(100, "cluster", "b", "pod", "1"), began(200, "cluster", "a", "pod", "2")},
-			label: "cluster", want: []string{"a", "b"},
-		},
-		"two clusters, of which one has no label": {
-			began: model.Vector{began(100, "pod", "1"), began(200, "cluster", "a", "pod", "2")},
-			label: "cluster", want: []string{"", "a"},
-		},
-		"two clusters, the ledger of one began again": {
-			began: model.Vector{
-				began(100, "environment", "prod", "cluster", "b"), began(300, "environment", "prod", "cluster", "b"),
-				began(200, "environment", "prod", "cluster", "a"),
-			},
-			label: "cluster", want: []string{"a", "b"},
-		},
-	}
-	for name, tc := range cases {
+		"the same, when the ledger began again": {began: model.Vector{
+			began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b"), began(200, "prometheus_replica", "a"),
+			began(200, "prometheus_replica", "b"),
+		}},
+		"two clusters": {began: model.Vector{began(100, "cluster", "b", "pod", "1"), began(200, "cluster", "a", "pod", "2")}, label: "cluster", want: []string{"a", "b"}},
+		"two clusters, of which one has no label": {began: model.Vector{began(100, "pod", "1"), began(200, "cluster", "a", "pod", "2")},
+			label: "cluster", want: []string{"", "a"}},
+		"two clusters, the ledger of one began again": {began: model.Vector{
+			began(100, "environment", "prod", "cluster", "b"), began(300, "environment", "prod", "cluster", "b"),
+			began(200, "environment", "prod", "cluster", "a"),
+		}, label: "cluster", want: []string{"a", "b"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			label, values := clusterLabel(tc.began)
 			expect.Same(t, "Unexpected label", tc.label, label)
@@ -109,7 +94,7 @@ func TestClusterLabel(t *testing.T) {
 }
 
 func TestSeveral(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		counts []model.SampleValue
 		want   bool
 	}{
@@ -119,8 +104,7 @@ func TestSeveral(t *testing.T) {
 		"two":                        {counts: []model.SampleValue{2, 2, 2}, want: true},
 		"two, of which one is gone":  {counts: []model.SampleValue{2, 2, 1}, want: true},
 		"one that began again twice": {counts: []model.SampleValue{2, 1, 2, 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			series := &model.SampleStream{}
 			for _, count := range tc.counts {

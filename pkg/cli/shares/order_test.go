@@ -28,21 +28,17 @@ import (
 // jobs that run end one after the other, the others start in theirs, within the queues in which it is said to hold.
 func TestOrderIsThatOfAdmissions(t *testing.T) {
 	half := metav1.Duration{Duration: time.Hour}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		kueue configapi.Configuration
 		// within names the queue in which the order of those who wait holds.
 		within func(*kueue.Workload, *outlook.Outlook) string
 	}{
 		"without fair sharing": {within: clusterQueueOf},
 		"with fair sharing":    {kueue: configapi.Configuration{FairSharing: &configapi.FairSharing{}}, within: clusterQueueOf},
-		"with admission fair sharing": {
-			kueue: configapi.Configuration{AdmissionFairSharing: &configapi.AdmissionFairSharing{
-				UsageHalfLifeTime: half, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
-			}},
-			within: func(wl *kueue.Workload, _ *outlook.Outlook) string { return string(wl.Spec.QueueName) },
-		},
-	}
-	for name, tc := range cases {
+		"with admission fair sharing": {kueue: configapi.Configuration{AdmissionFairSharing: &configapi.AdmissionFairSharing{
+			UsageHalfLifeTime: half, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
+		}}, within: func(wl *kueue.Workload, _ *outlook.Outlook) string { return string(wl.Spec.QueueName) }},
+	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
 				at := drawTown(rand.New(rand.NewPCG(seed, 0)))

@@ -7,11 +7,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,11 +35,9 @@ func queue(i *inventory.Inventory, name, gpus, used, borrowed string) {
 }
 
 func workload(i *inventory.Inventory, name, queue string, gpus, priority int32, age time.Duration) *kueue.Workload {
-	i.Workloads = append(i.Workloads, kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-age))},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority,
-			PodSets: []kueue.PodSet{kit.PodSet("node", gpus, "nvidia.com/gpu", "1")}},
-	})
+	wl := kit.Workload("ns", name, queue, now.Add(-age), kit.PodSet("node", gpus, "nvidia.com/gpu", "1"))
+	wl.Spec.Priority = &priority
+	i.Workloads = append(i.Workloads, *wl)
 	return &i.Workloads[len(i.Workloads)-1]
 }
 
@@ -49,14 +45,7 @@ func town() *outlook.Outlook {
 	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}}
 	queue(i, "a", "8", "0", "0")
 	queue(i, "b", "8", "12", "4")
-	running := workload(i, "running", "b", 12, 0, time.Hour)
-	running.Status.Admission = &kueue.Admission{ClusterQueue: "b", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: ptr.To[int32](12), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
-		ResourceUsage: corev1.ResourceList{gpu.Whole: resource.MustParse("12")},
-	}}}
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		running.Status.Conditions = append(running.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: running.CreationTimestamp})
-	}
+	kit.With(workload(i, "running", "b", 12, 0, time.Hour), kit.Runs("b", "h100", now.Add(-time.Hour)))
 	workload(i, "late", "a", 2, 0, time.Minute)
 	workload(i, "early", "a", 2, 0, 2*time.Minute)
 	workload(i, "urgent", "a", 2, 10, time.Second)

@@ -29,28 +29,19 @@ func TestProgressOfALog(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	on := Paint{on: true}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		rows  [][]any
 		paint Paint
 		want  string
 	}{
-		"a heading alone": {want: "NAME   GPUS\n"},
-		"columns are as wide as their widest cell": {
-			rows: [][]any{{"h100", 32}, {"a-long-name", 8}},
-			want: "NAME          GPUS\nh100          32\na-long-name   8\n",
-		},
-		"colours and letters beyond ASCII have their own width": {
-			rows:  [][]any{{on.Red("h100"), 1}, {"größe", 2}},
-			paint: on,
-			want:  "\x1b[1mNAME\x1b[0m    \x1b[1mGPUS\x1b[0m\n\x1b[31mh100\x1b[0m    1\ngröße   2\n",
-		},
-		"what others write is on its line, and moves no cursor": {
-			rows: [][]any{{on.Red("a\nb"), "\x1b[2Jx\r\u009b1m"}}, paint: Paint{},
-			want: "NAME   GPUS\n\x1b[31ma b\x1b[0m    \uFFFD[2Jx\uFFFD\uFFFD1m\n",
-		},
+		"a heading alone":                          {want: "NAME   GPUS\n"},
+		"columns are as wide as their widest cell": {rows: [][]any{{"h100", 32}, {"a-long-name", 8}}, want: "NAME          GPUS\nh100          32\na-long-name   8\n"},
+		"colours and letters beyond ASCII have their own width": {rows: [][]any{{on.Red("h100"), 1}, {"größe", 2}},
+			paint: on, want: "\x1b[1mNAME\x1b[0m    \x1b[1mGPUS\x1b[0m\n\x1b[31mh100\x1b[0m    1\ngröße   2\n"},
+		"what others write is on its line, and moves no cursor": {rows: [][]any{{on.Red("a\nb"), "\x1b[2Jx\r\u009b1m"}}, paint: Paint{},
+			want: "NAME   GPUS\n\x1b[31ma b\x1b[0m    \uFFFD[2Jx\uFFFD\uFFFD1m\n"},
 		"no spaces at the end of a line": {rows: [][]any{{"h100", ""}}, want: "NAME   GPUS\nh100\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			table := NewTable("NAME", "GPUS")
 			for _, row := range tc.rows {
@@ -80,10 +71,7 @@ func TestVisible(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	got := []string{
-		Age(now, now.Add(-90*time.Second)), Age(now, time.Time{}),
-		Count(1, "GPU"), Count(0, "GPU"), Count(16, "node"),
-	}
+	got := []string{Age(now, now.Add(-90*time.Second)), Age(now, time.Time{}), Count(1, "GPU"), Count(0, "GPU"), Count(16, "node")}
 	expect.Same(t, "Unexpected units", []string{"90s", "<unknown>", "1 GPU", "0 GPUs", "16 nodes"}, got)
 }
 
@@ -100,7 +88,7 @@ func TestEncode(t *testing.T) {
 }
 
 func TestCheckFormat(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		format string
 		known  []string
 		want   string
@@ -113,8 +101,7 @@ func TestCheckFormat(t *testing.T) {
 		"one that cannot be read": {format: "jsonpath={.a", known: []string{JSON}, want: "--output jsonpath={.a: write a template such as jsonpath='{.name}': unclosed action"},
 		"one of two":              {format: "xml", known: []string{JSON, YAML}, want: "--output xml: there is no such format: use json, yaml or jsonpath=TEMPLATE"},
 		"one of three":            {format: "xml", known: []string{Wide, JSON, YAML}, want: "--output xml: there is no such format: use wide, json, yaml or jsonpath=TEMPLATE"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected error", tc.want, expect.Text(checkFormat(tc.format, tc.known)))
 		})
@@ -136,7 +123,7 @@ func TestFlagsTakeOneOfSomeWords(t *testing.T) {
 }
 
 func TestColoursAreSwitchedOff(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		noColor, term string
 		want          bool
 	}{
@@ -144,8 +131,7 @@ func TestColoursAreSwitchedOff(t *testing.T) {
 		"NO_COLOR":                     {noColor: "1", term: "xterm"},
 		"a terminal without any":       {term: "dumb"},
 		"an empty NO_COLOR is not set": {noColor: "", term: "xterm", want: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NO_COLOR", tc.noColor)
 			t.Setenv("TERM", tc.term)

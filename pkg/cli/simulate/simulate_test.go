@@ -5,8 +5,6 @@ package simulate
 import (
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,10 +104,9 @@ func TestLostHours(t *testing.T) {
 
 func TestPodsOfArrivals(t *testing.T) {
 	for gpus, want := range map[int32]string{1: "1 of 1", 8: "1 of 8", 9: "1 of 4, 1 of 5", 12: "2 of 6", 16: "2 of 8", 17: "1 of 5, 2 of 6"} {
-		var pods []string
-		for _, ps := range workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets {
-			pods = append(pods, fmt.Sprintf("%d of %d", ps.Count, ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()))
-		}
+		pods := expect.Each(workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets, func(ps kueue.PodSet) string {
+			return fmt.Sprintf("%d of %d", ps.Count, ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value())
+		})
 		expect.Same(t, "Unexpected pods, and GPUs of each", want, strings.Join(pods, ", "))
 	}
 }
@@ -133,10 +130,7 @@ func TestTimesOfArrivals(t *testing.T) {
 	at := &outlook.Outlook{Inventory: i, Now: begin}
 	newestFirst := "\ufefftime,queue,gpus,duration\n2026-01-31T14:00:00Z,a/main,1,1h\n2026-01-31T12:00:00Z,a/main,1,1h\n"
 	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", at))(t)
-	var after []time.Duration
-	for _, job := range jobs {
-		after = append(after, job.Arrives.Sub(begin).Round(time.Second))
-	}
+	after := expect.Each(jobs, func(job forecast.Job) time.Duration { return job.Arrives.Sub(begin).Round(time.Second) })
 	expect.Same(t, "Unexpected times", []time.Duration{2 * time.Hour, 0}, after)
 	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", at)
 	expect.Same(t, "Lines of the error", 11, strings.Count(err.Error(), "\n")+1)
@@ -170,7 +164,7 @@ func TestDrainEvicts(t *testing.T) {
 	placed := strings.Replace(of(workloads+runs, "mine", time.Hour, "8"), "resourceUsage:",
 		"topologyAssignment: {levels: [kubernetes.io/hostname], slices: [{domainCount: 1, podCounts: {universal: 8}, valuesPerLevel: [{universal: n1}]}]}, resourceUsage:", 1)
 	const stops = "warning: drained nodes have 1 job start over, team-a/mine among them\n"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		args     []string
 		starts   int
 		gpuHours float64
@@ -179,8 +173,7 @@ func TestDrainEvicts(t *testing.T) {
 		"one is left":      {args: []string{"--drain", "n1"}, starts: 1, gpuHours: 8 * 4, warn: stops},
 		"none is left":     {args: []string{"--drain", "n1", "--drain", "n2"}, warn: stops},
 		"it is on another": {args: []string{"--drain", "n2"}, gpuHours: 8 * 3},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			out, warned, err := plays(t, map[string]string{"queues.yaml": racked + placed}, "", append(tc.args, "--assume", "4h", "-o", "json")...)
 			expect.NoError(t, err)
@@ -197,9 +190,7 @@ func TestAddNodes(t *testing.T) {
 	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{cordoned}}
 	c := &changed{Outlook: &outlook.Outlook{Inventory: i}}
 	expect.Says(t, addNodes(c, "h100", "1"), "flavor h100 has no node that is ready and not cordoned")
-	i.Nodes = append(i.Nodes, corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-	})
+	i.Nodes = append(i.Nodes, *kit.ReadyNode("one", nil))
 	expect.NoError(t, addNodes(c, "h100", "2"))
 	expect.NoError(t, addNodes(c, "h100", "1"))
 	var names []string
@@ -213,7 +204,7 @@ func TestAddNodes(t *testing.T) {
 
 func TestWrongInput(t *testing.T) {
 	const gpus = "team-a/h100/nvidia.com/gpu"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// jobs come, or nobody.
 		jobs, scenario string
 		args           []string
@@ -230,10 +221,8 @@ func TestWrongInput(t *testing.T) {
 		"a job that comes before the begin": {args: []string{"--job", "one.yaml@+-2h"}, want: `"-2h" is no time like 2h`},
 		"a negative quota":                  {args: []string{"--set-quota", gpus + "=-8"}, want: `setQuota[0] "team-a/h100/nvidia.com/gpu=-8": "-8" is negative`},
 		"a negative limit":                  {args: []string{"--set-borrowing-limit", gpus + "=-1"}, want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`},
-		"an unknown flavor": {
-			args: []string{"--set-quota", "team-a/a100/nvidia.com/gpu=8"},
-			want: `setQuota[0] "team-a/a100/nvidia.com/gpu=8": ClusterQueue team-a has no quota of nvidia.com/gpu in flavor a100`,
-		},
+		"an unknown flavor": {args: []string{"--set-quota", "team-a/a100/nvidia.com/gpu=8"},
+			want: `setQuota[0] "team-a/a100/nvidia.com/gpu=8": ClusterQueue team-a has no quota of nvidia.com/gpu in flavor a100`},
 		"half a change":              {args: []string{"--add-nodes", "h100"}, want: `addNodes[0] "h100": there is no = in it`},
 		"a node that there is not":   {args: []string{"--drain", "n9"}, want: `drain[0] "n9": there is no such node`},
 		"advice for what is changed": {args: []string{"--for", "team-a/mine", "--now", "--set-quota", gpus + "=16"}, want: "--now tells of things as they are: leave the changes out"},
@@ -241,17 +230,12 @@ func TestWrongInput(t *testing.T) {
 
 		"a field that a scenario does not have": {scenario: "setQuotas: []\n", want: `unknown field "setQuotas"`},
 		"two scenarios in a file":               {scenario: "drain: [a]\n---\ndrain: [b]\n", want: "s.yaml:3: a scenario is one document, and here another begins"},
-		"a preemption policy that there is not": {
-			scenario: "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n",
+		"a preemption policy that there is not": {scenario: "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n",
 			want: "s.yaml: preemption[team-a].withinClusterQueue: \"Any\" is none of [Never LowerPriority LowerOrNewerEqualPriority]\n" +
-				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]",
-		},
-		"a strategy that there is not": {
-			scenario: "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n",
-			want:     `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`,
-		},
-	}
-	for name, tc := range cases {
+				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]"},
+		"a strategy that there is not": {scenario: "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n",
+			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			args := tc.args
 			if tc.scenario != "" {
@@ -297,14 +281,7 @@ func TestNowTellsASetOnce(t *testing.T) {
 		}
 	}
 	advice := expect.Must(advise(t.Context(), at, "team-a/mine"))(t)
-	var got [][]string
-	for _, way := range advice.Ways {
-		var jobs []string
-		for _, loss := range way.Without {
-			jobs = append(jobs, loss.Job)
-		}
-		got = append(got, jobs)
-	}
+	got := expect.Each(advice.Ways, func(way Way) []string { return expect.Each(way.Without, func(loss Loss) string { return loss.Job }) })
 	expect.Same(t, "Unexpected ways", [][]string{{"team-a/large", "team-a/small"}}, got)
 }
 
@@ -356,25 +333,20 @@ func TestWhoComes(t *testing.T) {
 	young := queues + of(workloads, "one", time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
 	old := queues + of(workloads, "one", 48*time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
 	limited := strings.ReplaceAll(old, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		queues    string
 		args      []string
 		comes     bool
 		warn, err string
 	}{
-		"an hour is known": {
-			queues: young, args: []string{"--assume", "4h"},
-			warn: "warning: nobody is taken to come: it is known of the last 60 min only who came, and a day is the least; a CSV of --arrivals says it\n",
-		},
-		"no running time is known": {
-			queues: old,
-			err:    "nothing is known of how long 2 of 2 jobs run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
-		},
+		"an hour is known": {queues: young, args: []string{"--assume", "4h"},
+			warn: "warning: nobody is taken to come: it is known of the last 60 min only who came, and a day is the least; a CSV of --arrivals says it\n"},
+		"no running time is known": {queues: old,
+			err: "nothing is known of how long 2 of 2 jobs run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none"},
 		"one is assumed":        {queues: old, args: []string{"--assume", "4h"}, comes: true},
 		"all have a time limit": {queues: limited, comes: true},
 		"nobody came":           {queues: queues},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			out, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "-o", "csv")...)
 			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
@@ -388,14 +360,12 @@ func TestWhoComes(t *testing.T) {
 }
 
 func TestPrometheus(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := `"vector","result":[{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}]`
-		if strings.HasSuffix(r.URL.Path, "/query_range") {
-			answer = `"matrix","result":[]`
+	server := kit.Prometheus(t, "", func(_ string, ranged bool) string {
+		if ranged {
+			return ""
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-	}))
-	t.Cleanup(server.Close)
+		return `{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}`
+	})
 	coming := map[string]string{"queues.yaml": queues + of(workloads, "mine", time.Minute, "4")}
 	_, got, err := plays(t, coming, "", "--prometheus", server.URL)
 	expect.NoError(t, err)
@@ -435,7 +405,7 @@ func TestCommand(t *testing.T) {
 	without := strings.ReplaceAll(one, ", namespace: team-a", "")
 	two := "0s,team-a/main,8,100h\n0s,team-a/main,8,100h\n"
 	now := []string{"--for", "team-a/mine", "--now"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		queues string
 		// jobs come, or nobody.
 		jobs string
@@ -457,20 +427,7 @@ STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
 FLAVOR   GPUS      USED, OVER 24 H                                                MEAN
 h100     8         ███████████████████████████████████                            58 %
 `}},
-		"with another quota": {queues: queues, jobs: arriving, args: []string{"--set-quota", large}, want: []string{`QUEUE         SIZE       JOBS    WAITING AT END   MEDIAN WAIT     P90 WAIT
-all           -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
-team-a/main   -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
-team-a/main   2-8 GPUs   3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
-
-STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
-4 → 4    1 → 1         16 → 8
-
-FLAVOR   GPUS            USED, OVER 24 H                                                MEAN
-h100     8      before   ███████████████████████████████████                            58 %
-h100     16     after    ▄▄▆████████████▄▄▄▄▄                                           27 %
-`}},
-		"what comes after the end does not count, and who waits at the end has waited since it came": {
-			queues: queues, jobs: "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n", args: []string{"-o", "csv", "--set-quota", large},
+		"what comes after the end does not count, and who waits at the end has waited since it came": {queues: queues, jobs: "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n", args: []string{"-o", "csv", "--set-quota", large},
 			want: []string{`scenario,queue,size,jobs,waiting,medianSeconds,p90Seconds
 before,,,2,1,14400,14400
 before,team-a/main,,2,1,14400,14400
@@ -484,43 +441,28 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 		"for scripts":       {queues: queues, jobs: arriving, args: []string{"-o", "json"}, want: []string{`"preemptions": 1`}},
 		"what changes bring has a row": {
 			queues: queues, one: one, args: []string{"--assume", "1h", "--job", "one.yaml@+2h"},
-			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"},
-		},
-		"a Workload that is there comes twice more, from a file where it is deactivated": {
-			queues: queues + one, one: strings.ReplaceAll(one, "active: true", "active: false"), args: []string{"--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h"},
-			want: []string{"\n1 → 3    0 → 0         0 → 0\n"},
-		},
+			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"}},
+		"a Workload that is there comes twice more, from a file where it is deactivated": {queues: queues + one, one: strings.ReplaceAll(one, "active: true", "active: false"), args: []string{"--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h"},
+			want: []string{"\n1 → 3    0 → 0         0 → 0\n"}},
 		"the taint of GPU nodes, which arrivals tolerate": {queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "nvidia.com/gpu")), jobs: hour},
-		"a taint of the site, for which arrivals wait, and none of the others": {
-			queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "example.com/reserved")), jobs: hour + "1h,team-a/main,8,1h\n",
-			warned: "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n",
-		},
+		"a taint of the site, for which arrivals wait, and none of the others": {queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "example.com/reserved")), jobs: hour + "1h,team-a/main,8,1h\n",
+			warned: "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n"},
 		"nodes are room below a topology":  {queues: racked, jobs: two, args: []string{"-o", "csv"}, want: []string{"\nbefore,,,2,0,"}},
 		"of which one goes":                {queues: racked, jobs: two, args: []string{"-o", "csv", "--drain", "n1"}, want: []string{"\nafter,,,2,1,"}},
 		"of which one goes, and one comes": {queues: racked, jobs: two, args: []string{"-o", "csv", "--drain", "n1", "--add-nodes", "h100=1"}, want: []string{"\nafter,,,2,0,"}},
-		"nodes without a topology, which are no room": {
-			queues: strings.Replace(racked, ", topologyName: racks", "", 1), args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
-			warned: "warning: nothing changes by more nodes of flavor h100 and node n1: nodes are room below a topology alone, and there is none\n",
-		},
-		"a job of which nothing is known, in both plays": {
-			queues: queues + mine, args: []string{"--set-quota", large},
-			warned: "warning: nothing is known of how long 1 job run, team-a/mine among them: they run to the end; --assume 4h takes a time for them\n",
-		},
-		"a job with a time limit": {
-			queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200"),
-		},
+		"nodes without a topology, which are no room": {queues: strings.Replace(racked, ", topologyName: racks", "", 1), args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
+			warned: "warning: nothing changes by more nodes of flavor h100 and node n1: nodes are room below a topology alone, and there is none\n"},
+		"a job of which nothing is known, in both plays": {queues: queues + mine, args: []string{"--set-quota", large},
+			warned: "warning: nothing is known of how long 1 job run, team-a/mine among them: they run to the end; --assume 4h takes a time for them\n"},
+		"a job with a time limit":               {queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")},
 		"a flavor that is missing":              {queues: in("metadata: {name: h100}", "metadata: {name: other}"), jobs: hour, warned: fmt.Sprintf(missing, "ResourceFlavor(s): h100")},
 		"a check that is missing":               {queues: in("spec:\n", "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n"), jobs: hour, warned: fmt.Sprintf(missing, "AdmissionCheck(s): capacity")},
 		"a queue that is stopped":               {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: hour, warned: stopped},
 		"a queue that is stopped, and is empty": {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: "25h,team-a/main,8,1h\n"},
-		"what names no namespace is in that of -n": {
-			queues: strings.ReplaceAll(queues, ", namespace: team-a", "") + without, one: without,
-			args: []string{"-n", "team-a", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,,1,0,", "\nafter,team-a/main,,2,0,"},
-		},
-		"who is left out there": {
-			queues: queues, one: without, args: []string{"-n", "team-b", "--assume", "1h", "--job", "one.yaml@+2h"},
-			warned: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n",
-		},
+		"what names no namespace is in that of -n": {queues: strings.ReplaceAll(queues, ", namespace: team-a", "") + without, one: without,
+			args: []string{"-n", "team-a", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,,1,0,", "\nafter,team-a/main,,2,0,"}},
+		"who is left out there": {queues: queues, one: without, args: []string{"-n", "team-b", "--assume", "1h", "--job", "one.yaml@+2h"},
+			warned: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n"},
 		"without whom a job would start": {queues: queues + full + mine, args: now, want: []string{`team-a/mine would start now without these; nothing is changed by this command:
 
 WAY   WITHOUT         LOSES                            IN ALL
@@ -528,17 +470,12 @@ WAY   WITHOUT         LOSES                            IN ALL
 1     team-a/young    2.0 GPU-hours since its start
 2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
 `}},
-		"one alone, which is cheaper than any set that is grown": {
-			queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
-			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"},
-		},
-		"one that is held": {
-			queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
-			err: "team-a/mine is held out of queue main: resume it first",
-		},
+		"one alone, which is cheaper than any set that is grown": {queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
+			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"}},
+		"one that is held": {queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
+			err: "team-a/mine is held out of queue main: resume it first"},
 		"one that Kueue tries again later": {queues: queues + of(workloads+later, "mine", time.Minute, "4"), args: now, err: "team-a/mine is to be tried again in "},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			out, warned, err := plays(t, map[string]string{"queues.yaml": tc.queues, "one.yaml": tc.one}, tc.jobs, tc.args...)
 			expect.Says(t, err, tc.err)

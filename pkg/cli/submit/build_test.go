@@ -22,7 +22,12 @@ import (
 const ofTorch = "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrainingRuntime, name: torch}"
 
 func TestTrainJob(t *testing.T) {
-	cases := map[string]struct {
+	// patched is the spec of a TrainJob that patches the pod template of node.
+	patched := func(template string) string {
+		return ofTorch + "\nruntimePatches: [{manager: trainer.kubeflow.org/kubeflow-sdk, trainingRuntimeSpec: " +
+			"{template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: " + template + "}}}]}}}}]"
+	}
+	for name, tc := range map[string]struct {
 		request    request
 		generation trainjob.TrainerVersion
 		// metadata and spec are in YAML; there is always the namespace.
@@ -30,53 +35,20 @@ func TestTrainJob(t *testing.T) {
 	}{
 		"the least":                  {request: request{runtime: "torch"}, metadata: "{generateName: torch-}", spec: "{" + ofTorch + "}"},
 		"a runtime of the namespace": {request: request{name: "a", runtime: "trainingruntime/mine"}, metadata: "{name: a}", spec: "{runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: mine}}"},
-		"everything": {
-			request: request{
-				name: "a", runtime: "torch", nodes: 2, gpus: 1, resource: "nvidia.com/mig-1g.10gb", image: "i",
-				command: []string{"run", "-x"}, args: []string{"a,b"}, env: []string{"A=b=c", "EMPTY="}, queue: "q", priority: "p",
-				labels: []string{"team=a"}, annotations: []string{"note="},
-			},
-			metadata: `{name: a, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p, team: a}, annotations: {note: ""}}`,
-			spec: ofTorch + `
-trainer:
-  numNodes: 2
-  image: i
-  command: [run, -x]
-  args: ["a,b"]
-  env: [{name: A, value: b=c}, {name: EMPTY}]
-  resourcesPerNode:
-    limits: {nvidia.com/mig-1g.10gb: "1"}
-    requests: {nvidia.com/mig-1g.10gb: "1"}`,
-		},
-		"a topology": {
-			request:  request{name: "a", runtime: "torch", topology: "required=cloud.provider.com/rack"},
-			metadata: "{name: a}",
-			spec: ofTorch + `
-runtimePatches:
-- manager: trainer.kubeflow.org/kubeflow-sdk
-  trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-    {name: node, template: {spec: {template: {metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: cloud.provider.com/rack}}}}}}]}}}`,
-		},
-		"a topology goes into the patch that is given": {
-			request:  request{name: "a", runtime: "torch", topology: "preferred=rack", patch: patchOfNode},
-			metadata: "{name: a}",
-			spec: ofTorch + `
-runtimePatches:
-- manager: trainer.kubeflow.org/kubeflow-sdk
-  trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-    {name: node, template: {spec: {template: {metadata: {annotations: {mine: "1", kueue.x-k8s.io/podset-preferred-topology: rack}}, spec: {nodeSelector: {a: b}}}}}}]}}}`,
-		},
-		"for Trainer 2.1 patches become overrides": {
-			request: request{name: "a", runtime: "torch", patch: patchOfNode}, generation: trainjob.Trainer21,
-			metadata: "{name: a}",
-			spec: ofTorch + `
-podTemplateOverrides:
-- targetJobs: [{name: node}]
-  metadata: {annotations: {mine: "1"}}
-  spec: {nodeSelector: {a: b}}`,
-		},
-	}
-	for name, tc := range cases {
+		"everything": {request: request{
+			name: "a", runtime: "torch", nodes: 2, gpus: 1, resource: "nvidia.com/mig-1g.10gb", image: "i",
+			command: []string{"run", "-x"}, args: []string{"a,b"}, env: []string{"A=b=c", "EMPTY="}, queue: "q", priority: "p",
+			labels: []string{"team=a"}, annotations: []string{"note="},
+		}, metadata: `{name: a, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p, team: a}, annotations: {note: ""}}`,
+			spec: ofTorch + "\ntrainer: {numNodes: 2, image: i, command: [run, -x], args: [\"a,b\"], env: [{name: A, value: b=c}, {name: EMPTY}], " +
+				"resourcesPerNode: {limits: {nvidia.com/mig-1g.10gb: '1'}, requests: {nvidia.com/mig-1g.10gb: '1'}}}"},
+		"a topology": {request: request{name: "a", runtime: "torch", topology: "required=cloud.provider.com/rack"}, metadata: "{name: a}",
+			spec: patched("{metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: cloud.provider.com/rack}}}")},
+		"a topology goes into the patch that is given": {request: request{name: "a", runtime: "torch", topology: "preferred=rack", patch: patchOfNode}, metadata: "{name: a}",
+			spec: patched(`{metadata: {annotations: {mine: "1", kueue.x-k8s.io/podset-preferred-topology: rack}}, spec: {nodeSelector: {a: b}}}`)},
+		"for Trainer 2.1 patches become overrides": {request: request{name: "a", runtime: "torch", patch: patchOfNode}, generation: trainjob.Trainer21, metadata: "{name: a}",
+			spec: ofTorch + "\npodTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {mine: '1'}}, spec: {nodeSelector: {a: b}}}]"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			tc.request.namespace = "ns"
 			job := expect.Must(tc.request.trainJob(false))(t)
@@ -115,7 +87,7 @@ func TestRuntimePatchFromAFile(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	metadata := `{trainingRuntimeSpec: {template: {metadata: {labels: {a: b}}, spec: {replicatedJobs: [{name: node, template: {metadata: {labels: {a: b}}}}]}}}}`
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		request    request
 		builtin    bool
 		generation trainjob.TrainerVersion
@@ -143,8 +115,7 @@ func TestRefusals(t *testing.T) {
 		"a label that is none":                    {request: request{labels: []string{"a=b c"}}, says: "metadata.labels[a]", code: exit.Findings},
 		"GPUs of no name":                         {request: request{gpus: 2}, says: "spec.trainer.resourcesPerNode.limits[]", code: exit.Findings},
 		"annotations that are none":               {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)}, says: "not as in the API where --topology adds to it"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.request.runtime == "" {
 				tc.request.runtime = "torch"

@@ -45,7 +45,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	withoutWorkload := func(f *explain.Facts) { f.Workload = nil }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		with []change
 		gone bool
 		// want has a line for each step, with + where it is done, what the next one waits for, and the failure.
@@ -73,8 +73,7 @@ func TestProgress(t *testing.T) {
 			f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: "True", Message: "backoff limit"}}
 		}}, want: "- submitted: has failed: backoff limit\n- queued\n- quota reserved\n- admitted\n- pods running\nit has failed: backoff limit"},
 		"deleted": {gone: true, want: "+ submitted\n- pods running\nit was deleted"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var facts *explain.Facts
 			if !tc.gone {
@@ -122,41 +121,28 @@ func TestDisplay(t *testing.T) {
 	}
 	failed := steps(1)
 	failed.reached, failed.failure = 0, "it failed"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		width int
 		shown []progress
 		want  string
 	}{
-		"a line for each step as it is reached": {
-			shown: []progress{steps(1), steps(1), steps(3)},
-			want:  "   0.0s  submitted\n   2.0s  queued          LocalQueue q\n   2.0s  quota reserved  no quota at all, for a long time\n",
-		},
-		"and one when it goes back": {
-			shown: []progress{steps(2), steps(1), steps(2)},
-			want:  "   0.0s  submitted\n   0.0s  queued          LocalQueue q\n   1.0s  back to submitted: LocalQueue q\n   2.0s  queued          LocalQueue q\n",
-		},
-		"what the next step waits for, once": {
-			shown: []progress{waiting("no quota\nfor it"), waiting("no quota\nfor it"), waiting("no flavor"), steps(3)},
+		"a line for each step as it is reached": {shown: []progress{steps(1), steps(1), steps(3)},
+			want: "   0.0s  submitted\n   2.0s  queued          LocalQueue q\n   2.0s  quota reserved  no quota at all, for a long time\n"},
+		"and one when it goes back": {shown: []progress{steps(2), steps(1), steps(2)},
+			want: "   0.0s  submitted\n   0.0s  queued          LocalQueue q\n   1.0s  back to submitted: LocalQueue q\n   2.0s  queued          LocalQueue q\n"},
+		"what the next step waits for, once": {shown: []progress{waiting("no quota\nfor it"), waiting("no quota\nfor it"), waiting("no flavor"), steps(3)},
 			want: "   0.0s  submitted\n   0.0s  queued          LocalQueue q\n   0.0s                  no quota for it\n" +
-				"   2.0s                  no flavor\n   3.0s  quota reserved  no quota at all, for a long time\n",
-		},
-		"a terminal's lines change in their place, and wrap as it would": {
-			width: 48, shown: []progress{steps(1), steps(2), steps(3)},
+				"   2.0s                  no flavor\n   3.0s  quota reserved  no quota at all, for a long time\n"},
+		"a terminal's lines change in their place, and wrap as it would": {width: 48, shown: []progress{steps(1), steps(2), steps(3)},
 			want: "✓ submitted          0.0s\n… queued                   LocalQueue q\n  quota reserved\n" +
 				"\x1b[3A\x1b[J✓ submitted          0.0s\n✓ queued             1.0s  LocalQueue q\n… quota reserved           no quota at all, for\n                           a long time\n" +
-				"\x1b[4A\x1b[J✓ submitted          0.0s\n✓ queued             1.0s  LocalQueue q\n✓ quota reserved     2.0s  no quota at all, for\n                           a long time\n",
-		},
-		"a narrow terminal": {
-			width: 30, shown: []progress{steps(2)},
-			want: "✓ submitted          0.0s\n✓ queued             0.0s\n  LocalQueue q\n… quota reserved\n  no quota at all, for a long\n  time\n",
-		},
-		"a step that is never reached": {
-			width: 80, shown: []progress{steps(1), failed},
+				"\x1b[4A\x1b[J✓ submitted          0.0s\n✓ queued             1.0s  LocalQueue q\n✓ quota reserved     2.0s  no quota at all, for\n                           a long time\n"},
+		"a narrow terminal": {width: 30, shown: []progress{steps(2)},
+			want: "✓ submitted          0.0s\n✓ queued             0.0s\n  LocalQueue q\n… quota reserved\n  no quota at all, for a long\n  time\n"},
+		"a step that is never reached": {width: 80, shown: []progress{steps(1), failed},
 			want: "✓ submitted          0.0s\n… queued                   LocalQueue q\n  quota reserved\n\x1b[3A\x1b[J" +
-				"✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n",
-		},
-	}
-	for name, tc := range cases {
+				"✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			start := time.Now()

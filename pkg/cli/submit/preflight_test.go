@@ -25,7 +25,7 @@ import (
 func TestPreflight(t *testing.T) {
 	ref := func(kind, name string) trainer.RuntimeRef { return trainer.RuntimeRef{Kind: ptr.To(kind), Name: name} }
 	torch := ref("ClusterTrainingRuntime", "torch")
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		ref       trainer.RuntimeRef
 		request   request
 		forbidden bool
@@ -37,33 +37,20 @@ func TestPreflight(t *testing.T) {
 		"a runtime with its own trainer":   {ref: ref("ClusterTrainingRuntime", "tune"), builtin: true},
 		"no such runtime":                  {ref: ref("ClusterTrainingRuntime", "x"), says: "there is no ClusterTrainingRuntime x; there are: torch, tune"},
 		"no such runtime in the namespace": {ref: ref("TrainingRuntime", "torch"), says: "there is no TrainingRuntime torch in namespace ns, nor any other"},
-		"no such queue": {
-			ref: torch, request: request{queue: "x"}, says: "there is no LocalQueue x in namespace ns; there are: cpus, drained, gpus, held, inactive",
-		},
-		"no such priority": {ref: torch, request: request{priority: "x"}, says: "there is no WorkloadPriorityClass x; there are: high"},
-		"a stopped LocalQueue": {
-			ref: torch, request: request{queue: "held"},
-			note: "warning: LocalQueue held is stopped (stopPolicy: Hold): the TrainJob will wait until an admin starts it again",
-		},
-		"a stopped ClusterQueue": {
-			ref: torch, request: request{queue: "drained"},
-			note: "warning: ClusterQueue stopped, which LocalQueue drained leads to, is stopped (stopPolicy: HoldAndDrain): ",
-		},
-		"a LocalQueue that leads nowhere": {
-			ref: torch, request: request{queue: "inactive"},
-			note: "warning: LocalQueue inactive is not active: no such ClusterQueue; the TrainJob will wait until it is",
-		},
+		"no such queue":                    {ref: torch, request: request{queue: "x"}, says: "there is no LocalQueue x in namespace ns; there are: cpus, drained, gpus, held, inactive"},
+		"no such priority":                 {ref: torch, request: request{priority: "x"}, says: "there is no WorkloadPriorityClass x; there are: high"},
+		"a stopped LocalQueue": {ref: torch, request: request{queue: "held"},
+			note: "warning: LocalQueue held is stopped (stopPolicy: Hold): the TrainJob will wait until an admin starts it again"},
+		"a stopped ClusterQueue": {ref: torch, request: request{queue: "drained"},
+			note: "warning: ClusterQueue stopped, which LocalQueue drained leads to, is stopped (stopPolicy: HoldAndDrain): "},
+		"a LocalQueue that leads nowhere": {ref: torch, request: request{queue: "inactive"},
+			note: "warning: LocalQueue inactive is not active: no such ClusterQueue; the TrainJob will wait until it is"},
 		"a level that a topology has": {ref: torch, request: request{topology: "required=rack"}},
-		"a level that none has": {
-			ref: torch, request: request{topology: "preferred=nosuch"},
-			note: "warning: no topology has level nosuch; there are: host, rack: the TrainJob will wait until one has it\n",
-		},
-		"what the user may not see is left to the API server": {
-			ref: ref("ClusterTrainingRuntime", "x"), request: request{queue: "x", priority: "x"}, forbidden: true,
-			note: "note: ClusterTrainingRuntime x could not be looked at",
-		},
-	}
-	for name, tc := range cases {
+		"a level that none has": {ref: torch, request: request{topology: "preferred=nosuch"},
+			note: "warning: no topology has level nosuch; there are: host, rack: the TrainJob will wait until one has it\n"},
+		"what the user may not see is left to the API server": {ref: ref("ClusterTrainingRuntime", "x"), request: request{queue: "x", priority: "x"}, forbidden: true,
+			note: "note: ClusterTrainingRuntime x could not be looked at"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var notes strings.Builder
 			p := &preflight{client: newClient(tc.forbidden), notes: &notes}
@@ -83,7 +70,7 @@ func TestPreflight(t *testing.T) {
 // TestQueueThatWasJustMade has Kueue look at it a moment later, or not at all.
 func TestQueueThatWasJustMade(t *testing.T) {
 	const warning = "warning: LocalQueue new is not active: Can't submit new workloads to clusterQueue; the TrainJob will wait until it is\n"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		age, activeAfter time.Duration
 		want             string
 		waits            time.Duration
@@ -92,8 +79,7 @@ func TestQueueThatWasJustMade(t *testing.T) {
 		"and is active never":           {activeAfter: time.Hour, want: warning, waits: patience},
 		"or not, and is not active":     {age: time.Hour, activeAfter: 2 * time.Hour, want: warning},
 		"and was active from the start": {},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
@@ -123,15 +109,14 @@ func TestQueueThatWasJustMade(t *testing.T) {
 
 // TestOutside has it told of what the API server has taken.
 func TestOutside(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		object map[string]any
 		want   bool
 	}{
 		"no queue":                        {object: map[string]any{}, want: true},
 		"no queue, and Kueue manages it":  {object: map[string]any{"spec": map[string]any{"suspend": true}}},
 		"a queue, asked for or a default": {object: map[string]any{"metadata": map[string]any{"labels": map[string]any{kit.QueueLabel: "gpus"}}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected answer", tc.want, outside(&unstructured.Unstructured{Object: tc.object}))
 		})

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -71,9 +70,7 @@ func silent(*trainjob.TrainJob) error { return nil }
 
 // kueueConfigMap is Kueue's configuration with these frameworks.
 func kueueConfigMap(frameworks string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue"}, Data: map[string]string{
-		"config": "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {frameworks: [" + frameworks + "]}",
-	}}
+	return kit.ConfigMap("kueue-system", "kueue", "config", "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {frameworks: ["+frameworks+"]}")
 }
 
 func uninstalling(c client.Client, out io.Writer) *uninstall {
@@ -93,9 +90,7 @@ var ours = patch.Of(trainjob.Trainer22)
 // placed is a job that waits, with an entry of the manager.
 func placed(t *testing.T, name string, placement patch.Placement) *trainjob.TrainJob {
 	t.Helper()
-	return trainJob(name, func(job *trainjob.TrainJob) {
-		expect.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t)
-	})
+	return trainJob(name, func(job *trainjob.TrainJob) { expect.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t) })
 }
 
 func workloadOf(kind, job string) *kueue.Workload {
@@ -143,7 +138,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		job.Spec.Suspend = ptr.To(false)
 		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		job  func(*trainjob.TrainJob)
 		kind string
 		// inTree suspends dry runs; configured is what Kueue's configuration has.
@@ -158,8 +153,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		"of a TrainJob that the in-tree one has": {job: waits, inTree: true, want: kept},
 		"of a TrainJob that the in-tree one has, whose webhook is not asked here": {job: waits, configured: "trainer.kubeflow.org/trainjob", want: kept},
 		"of a Job": {kind: "Job", want: kept},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			kind := trainer.TrainJobKind
 			if tc.kind != "" {
@@ -193,8 +187,10 @@ func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 }
 
 func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
-	waits := placed(t, "waits", patch.Gated("node"))
-	c := installation(t, silent, waits, kueueConfigMap("batch/job"))
+	placement := patch.Freed("node")
+	placement.NodeSelector = map[string]string{"pool": "h100"}
+	waits, evicted := placed(t, "waits", patch.Gated("node")), placed(t, "evicted", placement)
+	c := installation(t, silent, waits, evicted, kueueConfigMap("batch/job"))
 	out := &bytes.Buffer{}
 	for range 2 { // the second time there is nothing left to do
 		expect.NoError(t, uninstalling(c, out).run(t.Context()))
@@ -209,6 +205,8 @@ func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
 	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 	expect.That(t, strings.Contains(out.String(), "ns/waits: gate removed"), "People are not told of the TrainJob:\n%s", out)
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
+	expect.That(t, !strings.Contains(expect.JSON(t, evicted.Spec), "h100"), "A TrainJob that waits keeps its placement: %v", evicted.Spec)
 }
 
 func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
@@ -266,17 +264,6 @@ func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 			expect.Same(t, "Unexpected fate of the Workload", fateOf, fate(t, c, "job"))
 		})
 	}
-}
-
-func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
-	placement := patch.Freed("node")
-	placement.NodeSelector = map[string]string{"pool": "h100"}
-	evicted := placed(t, "evicted", placement)
-	c := installation(t, silent, evicted, kueueConfigMap("batch/job"))
-	expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
-	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
-	data, err := json.Marshal(evicted.Spec)
-	expect.That(t, err == nil && !strings.Contains(string(data), "h100"), "The TrainJob still says %s (%v)", data, err)
 }
 
 func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {

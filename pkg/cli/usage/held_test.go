@@ -61,10 +61,8 @@ func TestBillOfCluster(t *testing.T) {
 		ofAnn = " nvidia.com/gpu GPU-hours 6.00 0.00 6.00 0.00 0.00 2.00 0.00 0.00\n"
 		ofBob = " nvidia.com/gpu GPU-hours <0.01 0.00 <0.01 0.00 0.00 0.00 0.00 <0.01\n"
 	)
-	told := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap}, Data: map[string]string{
-		cluster.ManagerConfigKey: "metrics: {userLabel: user}",
-	}}
-	cases := map[string]struct {
+	told := kit.ConfigMap(config.Namespace, cluster.ManagerConfigMap, cluster.ManagerConfigKey, "metrics: {userLabel: user}")
+	for name, tc := range map[string]struct {
 		options   options
 		namespace string
 		objects   []client.Object
@@ -91,8 +89,7 @@ func TestBillOfCluster(t *testing.T) {
 		"by user without a label of users": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser}, err: "--user-label"},
 		"by user of a label": {objects: []client.Object{savedLedger(t), told}, options: options{by: byUser, userLabel: "user"}, notes: []string{only},
 			want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := tc.options
 			if o.by == "" {

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,39 +23,26 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // prometheusOf serves what a Prometheus answers, by the metric that is asked for.
 func prometheusOf(t *testing.T, token string, before, within map[string]string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != token {
-			http.Error(w, "who are you?", http.StatusUnauthorized)
-			return
+	return kit.Prometheus(t, token, func(query string, ranged bool) (results string) {
+		if strings.HasPrefix(query, "count(count_values(") {
+			return ""
 		}
-		err := r.ParseForm()
-		expect.That(t, err == nil, "%v", err)
-		if strings.HasPrefix(r.Form.Get("query"), "count(count_values(") {
-			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"matrix","result":[]}}`))
-			return
-		}
-		expect.That(t, strings.HasPrefix(r.Form.Get("query"), "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace("),
-			"A label of the target may split a series in %s", r.Form.Get("query"))
-		answers, kind := within, "matrix"
-		if strings.HasSuffix(r.URL.Path, "/query") {
-			answers, kind = before, "vector"
-		}
-		result := ""
-		for metric, answer := range answers {
-			if strings.Contains(r.Form.Get("query"), metric) {
-				result = answer
+		expect.That(t, strings.HasPrefix(query, "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace("),
+			"A label of the target may split a series in %s", query)
+		for metric, answer := range map[bool]map[string]string{true: within, false: before}[ranged] {
+			if strings.Contains(query, metric) {
+				results = answer
 			}
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + kind + `","result":[` + result + `]}}`))
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+		return results
+	}).URL
 }
 
 // querierOf asks for the ten minutes from noon on.
@@ -129,23 +114,19 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 }
 
 func TestBillOfSeveralClusters(t *testing.T) {
-	cases := map[string]struct{ us, want string }{
+	for name, tc := range map[string]struct{ us, want string }{
 		"with a label": {us: `"cluster":"us-1"`,
 			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`},
 		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.FormValue("query"))
-				answer := `"vector","result":[{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}]`
-				if strings.HasSuffix(r.URL.Path, "/query_range") {
-					answer = `"matrix","result":[{"metric":{},"values":[[0,"2"],[300,"2"]]}]`
+			server := kit.Prometheus(t, "", func(query string, ranged bool) string {
+				if asked = append(asked, query); ranged {
+					return `{"metric":{},"values":[[0,"2"],[300,"2"]]}`
 				}
-				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-			}))
-			t.Cleanup(server.Close)
+				return `{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}`
+			})
 			q := querierOf(t, prom.Flags{URL: server.URL, Match: map[string]string{"region": "all", "env": `"`}}, "")
 			_, _, err := q.bill(t.Context())
 			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
@@ -159,13 +140,10 @@ func TestBillOfSeveralClusters(t *testing.T) {
 }
 
 func TestPrometheusWithoutAnAnswer(t *testing.T) {
-	cases := map[string]struct {
-		token, want string
-	}{
+	for name, tc := range map[string]struct{ token, want string }{
 		"it has no ledger": {want: "it has no series of the ledger for this time"},
 		"it wants a token": {token: "Bearer secret", want: "Prometheus answers: client error: 401"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			q := querierOf(t, prom.Flags{URL: prometheusOf(t, tc.token, nil, nil)}, "")
 			_, _, err := q.bill(t.Context())
@@ -184,7 +162,7 @@ func TestLines(t *testing.T) {
 		total("a100", "nvidia.com/gpu", "bob", "deleted", 450), total("cpus", "memory", "ann", "running", 3600*(1<<30)), total("cpus", "cpu", "ann", "running", 1800),
 		total("h100", "whole-gpus", "cid", "running", 3600),
 	}
-	cases := map[string][]Line{
+	for by, want := range map[string][]Line{
 		byUser: {
 			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
 			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
@@ -199,8 +177,7 @@ func TestLines(t *testing.T) {
 			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
 			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
-	}
-	for by, want := range cases {
+	} {
 		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
 	}
 }
@@ -210,11 +187,10 @@ func TestCheck(t *testing.T) {
 		return options{by: byQueue, prometheus: prom.Flags{URL: "http://p"}, since: since, until: until}
 	}
 	month := [2]time.Time{noon.Add(-30 * 24 * time.Hour), noon}
-	cases := map[string]struct {
-		options options
-		want    [2]time.Time
-		columns string
-		err     string
+	for name, tc := range map[string]struct {
+		options      options
+		want         [2]time.Time
+		columns, err string
 	}{
 		"by user":               {options: options{by: "user"}, want: month, columns: "USER"},
 		"by several":            {options: options{by: "flavor,queue"}, want: month, columns: "CLUSTERQUEUE   QUEUE   FLAVOR"},
@@ -226,8 +202,7 @@ func TestCheck(t *testing.T) {
 		"what is to come":       {options: of("", "2030-01-01T12:00:01Z"), err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
 		"a day":                 {options: of("", "2029-12-01"), err: "--until 2029-12-01: give a time"},
 		"of the manager's book": {options: options{by: byQueue, until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			from, to, err := tc.options.check(noon)
 			expect.Says(t, err, tc.err)
@@ -277,7 +252,7 @@ func TestHints(t *testing.T) {
 	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
 		return &trainer.TrainerStatus{ProgressPercentage: new(percent), EstimatedRemainingSeconds: new(remaining)}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		evictions, ran int32
 		grace          *int64
 		// runs is how long it has run since it was admitted again, negative where it was not.
@@ -294,8 +269,7 @@ func TestHints(t *testing.T) {
 			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
 		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
 			job.Status.TrainerStatus = tc.status

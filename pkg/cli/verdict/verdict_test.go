@@ -42,7 +42,7 @@ func TestOf(t *testing.T) {
 	claim := func(name string) string {
 		return `volumeClaimPolicies: [{templates: [{metadata: {name: ` + name + `}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}]`
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		more, podSpec string
 		want          []string
 	}{
@@ -72,8 +72,7 @@ func TestOf(t *testing.T) {
 		"a mount without a volume":      {podSpec: `containers: [{name: node, image: i, volumeMounts: [{name: a, mountPath: /a}]}]`, want: []string{"Job node spec.template.spec.containers[node].volumeMounts[/a].name"}},
 		"what Jobs take and pods don't": {podSpec: `containers: [{name: node, image: " i"}]`, want: []string{"Pod node spec.template.spec.containers[node].image"}},
 		"a restart policy of no Job":    {podSpec: fine + `, restartPolicy: Always`, want: []string{"Job node spec.template.spec.restartPolicy"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, r := range Of(t.Context(), jobSet(t, tc.more, tc.podSpec)) {

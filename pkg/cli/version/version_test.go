@@ -19,100 +19,80 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// parts are of one generation of Trainer, in order.
-func parts(changes ...func([]Part)) []Part {
-	all := []Part{{Name: "Kueue", Version: "v0.19.2"}, {Name: "JobSet", Version: "v0.12.0"}, {Name: "Trainer", Version: "v2.3.0", Generation: "2.3"}, {Name: "kueue-trainer", Version: "v0.1.0"}}
-	for _, change := range changes {
-		change(all)
-	}
-	return all
+// judged is a plugin v0.1.0, unless it says another, with parts, and what is said of them.
+type judged struct {
+	plugin   string
+	parts    []Part
+	unseen   []string
+	together Together
+	problems []Problem
+	code     int
 }
 
-func breaks(message string) []Problem { return []Problem{{Breaks: true, Message: message}} }
+// of are parts of one generation of Trainer, in order, after changes, which go together.
+func of(changes ...func(kueue, jobSet, trainer, manager *Part)) judged {
+	all := []Part{{Name: "Kueue", Version: "v0.19.2"}, {Name: "JobSet", Version: "v0.12.0"}, {Name: "Trainer", Version: "v2.3.0", Generation: "2.3"}, {Name: "kueue-trainer", Version: "v0.1.0"}}
+	for _, change := range changes {
+		change(&all[0], &all[1], &all[2], &all[3])
+	}
+	return judged{plugin: "v0.1.0", parts: all, together: Yes}
+}
 
-func warns(message string) []Problem { return []Problem{{Message: message}} }
+// with has another plugin.
+func (j judged) with(plugin string) judged {
+	j.plugin = plugin
+	return j
+}
+
+func (j judged) breaks(message string) judged {
+	j.together, j.code, j.problems = No, exit.Findings, []Problem{{Breaks: true, Message: message}}
+	return j
+}
+
+func (j judged) warns(message string) judged {
+	j.together, j.code, j.problems = No, exit.Warnings, []Problem{{Message: message}}
+	return j
+}
+
+// unknown has nobody know whether they go together, and perhaps for want of a right.
+func (j judged) unknown(code int, unseen ...string) judged {
+	j.together, j.code, j.unseen = Unknown, code, unseen
+	return j
+}
 
 func TestJudge(t *testing.T) {
-	cases := map[string]struct {
-		// plugin is v0.1.0 unless it says another.
-		plugin   string
-		parts    []Part
-		unseen   []string
-		together Together
-		problems []Problem
-		code     int
-	}{
-		"what was made for each other":              {plugin: "v0.1.3", parts: parts(), together: Yes},
-		"a plugin of a checkout with any manager":   {plugin: "v0.0.0-20261122183337-abc", parts: parts(), together: Yes},
-		"a cluster whose Deployments are not there": {parts: parts(func(p []Part) { p[1].Version, p[3].Version = "", "" }), together: Unknown},
-		"a Trainer that tells its generation alone": {parts: parts(func(p []Part) { p[2].Version = "" }), together: Yes},
-		"no manager": {
-			parts: parts(func(p []Part) { p[3].Version, p[3].Missing = "", true }), together: No, code: exit.Findings,
-			problems: breaks("kueue-trainer is not installed"),
-		},
-		"a checkout whose manager may not be seen": {
-			plugin: "v0.0.0-20261122183337-abc", parts: parts(func(p []Part) { p[3].Version, p[3].unseen = "", true }), unseen: []string{"deployments.apps"},
-			together: Unknown, code: exit.Unseen,
-		},
-		"a Trainer whose CRD may not be seen": {parts: parts(func(p []Part) { p[2].Generation, p[2].unseen = "", true }), unseen: []string{"crds"}, together: Yes},
-		"a JobSet that is not of such a Trainer": {
-			parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.2.1" }), together: No, code: exit.Warnings,
-			problems: warns("JobSet is v0.12.0, and Trainer requires 0.11"),
-		},
-		"a Trainer before 2.1 whose CRD may not be seen": {
-			parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.0.0" }), together: No, code: exit.Findings,
-			problems: breaks("Trainer is of a generation that kueue-trainer does not know"),
-		},
-		"a Trainer of which nothing may be seen": {
-			parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "" }), unseen: []string{"deployments.apps"}, together: Unknown, code: exit.Unseen,
-		},
-		"a Trainer whose controller was not upgraded": {
-			parts: parts(func(p []Part) { p[2].Version = "v2.1.0" }), together: No, code: exit.Warnings,
-			problems: warns("Trainer's controller is v2.1.0, and its CRD serves TrainJobs of 2.3: one of them was not upgraded"),
-		},
-		"a Trainer that is newer than all that are known": {
-			parts: parts(func(p []Part) { p[2].Version = "v2.4.0" }), together: No, code: exit.Warnings,
-			problems: warns("Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
-		},
-		"another Kueue": {
-			parts: parts(func(p []Part) { p[0].Version = "v0.18.1" }), together: No, code: exit.Warnings,
-			problems: warns("Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"),
-		},
-		"a candidate of another Kueue": {
-			parts: parts(func(p []Part) { p[0].Version = "v0.20.0-rc.1" }), together: No, code: exit.Warnings,
-			problems: warns("Kueue is v0.20.0-rc.1, and kueue-trainer is made for 0.19 and tested with it only"),
-		},
-		"a candidate of another Trainer": {
-			parts: parts(func(p []Part) { p[2].Version = "v2.4.0-rc.0" }), together: No, code: exit.Warnings,
-			problems: warns("Trainer is v2.4.0-rc.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
-		},
-		"a candidate of the release that is wanted": {parts: parts(func(p []Part) { p[0].Version = "v0.19.3-rc.0" }), together: Yes},
-		"builds of no release":                      {parts: parts(func(p []Part) { p[0].Version, p[3].Version = "20260714", "v0.0.0-20261122183337-abc" }), together: Unknown},
-		"no Kueue": {
-			parts: parts(func(p []Part) { p[0].Version, p[0].Missing = "", true }), together: No, code: exit.Findings,
-			problems: breaks("Kueue is not installed"),
-		},
-		"an older JobSet than Trainer requires": {
-			parts: parts(func(p []Part) { p[1].Version = "v0.10.1" }), together: No, code: exit.Warnings,
-			problems: warns("JobSet is v0.10.1, and Trainer requires 0.12"),
-		},
-		"the JobSet of an older Trainer": {parts: parts(func(p []Part) {
-			p[1].Version, p[2].Version, p[2].Generation = "v0.10.1", "v2.1.0", "2.1"
-		}), together: Yes},
-		"a Trainer before 2.1": {
-			parts: parts(func(p []Part) { p[2].Version, p[2].Generation = "v2.0.0", "unknown" }), together: No, code: exit.Findings,
-			problems: breaks("Trainer is of a generation that kueue-trainer does not know"),
-		},
-		"a plugin of another release": {
-			plugin: "v0.2.0", parts: parts(), together: No, code: exit.Warnings,
-			problems: warns("kueue-trainer is v0.1.0, and this plugin of 0.2"),
-		},
+	const checkout = "v0.0.0-20261122183337-abc"
+	kueue := func(version string) judged { return of(func(k, _, _, _ *Part) { k.Version = version }) }
+	trainer := func(version, generation string) judged {
+		return of(func(_, _, tr, _ *Part) { tr.Version, tr.Generation = version, generation })
 	}
-	for name, tc := range cases {
+	unseenCRD := of(func(_, _, tr, _ *Part) { tr.Generation, tr.unseen = "", true })
+	unseenCRD.unseen = []string{"crds"}
+	for name, tc := range map[string]judged{
+		"what was made for each other":              of().with("v0.1.3"),
+		"a plugin of a checkout with any manager":   of().with(checkout),
+		"a cluster whose Deployments are not there": of(func(_, js, _, m *Part) { js.Version, m.Version = "", "" }).unknown(0),
+		"a Trainer that tells its generation alone": trainer("", "2.3"),
+		"no manager": of(func(_, _, _, m *Part) { m.Version, m.Missing = "", true }).breaks("kueue-trainer is not installed"),
+		"a checkout whose manager may not be seen":        of(func(_, _, _, m *Part) { m.Version, m.unseen = "", true }).with(checkout).unknown(exit.Unseen, "deployments.apps"),
+		"a Trainer whose CRD may not be seen":             unseenCRD,
+		"a JobSet that is not of such a Trainer":          trainer("v2.2.1", "").warns("JobSet is v0.12.0, and Trainer requires 0.11"),
+		"a Trainer before 2.1 whose CRD may not be seen":  trainer("v2.0.0", "").breaks("Trainer is of a generation that kueue-trainer does not know"),
+		"a Trainer of which nothing may be seen":          trainer("", "").unknown(exit.Unseen, "deployments.apps"),
+		"a Trainer whose controller was not upgraded":     trainer("v2.1.0", "2.3").warns("Trainer's controller is v2.1.0, and its CRD serves TrainJobs of 2.3: one of them was not upgraded"),
+		"a Trainer that is newer than all that are known": trainer("v2.4.0", "2.3").warns("Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
+		"another Kueue":                             kueue("v0.18.1").warns("Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"),
+		"a candidate of another Kueue":              kueue("v0.20.0-rc.1").warns("Kueue is v0.20.0-rc.1, and kueue-trainer is made for 0.19 and tested with it only"),
+		"a candidate of another Trainer":            trainer("v2.4.0-rc.0", "2.3").warns("Trainer is v2.4.0-rc.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
+		"a candidate of the release that is wanted": kueue("v0.19.3-rc.0"),
+		"builds of no release":                      of(func(k, _, _, m *Part) { k.Version, m.Version = "20260714", checkout }).unknown(0),
+		"no Kueue":                                  of(func(k, _, _, _ *Part) { k.Version, k.Missing = "", true }).breaks("Kueue is not installed"),
+		"an older JobSet than Trainer requires":     of(func(_, js, _, _ *Part) { js.Version = "v0.10.1" }).warns("JobSet is v0.10.1, and Trainer requires 0.12"),
+		"the JobSet of an older Trainer":            of(func(_, js, tr, _ *Part) { js.Version, tr.Version, tr.Generation = "v0.10.1", "v2.1.0", "2.1" }),
+		"a Trainer before 2.1":                      trainer("v2.0.0", "unknown").breaks("Trainer is of a generation that kueue-trainer does not know"),
+		"a plugin of another release":               of().with("v0.2.0").warns("kueue-trainer is v0.1.0, and this plugin of 0.2"),
+	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.plugin == "" {
-				tc.plugin = "v0.1.0"
-			}
 			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
 			judge(r)
 			expect.Same(t, "Unexpected answer whether they go together", tc.together, r.Together)
@@ -131,7 +111,7 @@ func TestManagerInstalled(t *testing.T) {
 	}}
 	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager.Webhook}}
 	deployments, webhooks := "deployments.apps", "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		objects []client.Object
 		unseen  []string
 		want    Part
@@ -143,8 +123,7 @@ func TestManagerInstalled(t *testing.T) {
 		"no webhook, and it alone may be seen": {unseen: []string{deployments}, want: Part{unseen: true}},
 		"Deployments alone may be seen":        {objects: []client.Object{webhook}, unseen: []string{webhooks}, want: Part{unseen: true}},
 		"nothing may be seen":                  {objects: []client.Object{deployment, webhook}, unseen: []string{deployments, webhooks}, want: Part{unseen: true}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(object client.Object, _ client.ObjectKey) error {
 				kind := webhooks

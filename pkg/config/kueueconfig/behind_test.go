@@ -36,7 +36,7 @@ func TestBehind(t *testing.T) {
 		entry.FieldsV1.SetRawBytes([]byte(fields))
 		return entry
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		pods []*corev1.Pod
 		want bool
 	}{
@@ -53,16 +53,13 @@ func TestBehind(t *testing.T) {
 		"a pod that was made since has it, whatever the clock of its node says": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
 			pod.CreationTimestamp = metav1.NewTime(after)
 		})}},
-		"a pod of a lost node runs no more": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
-			pod.DeletionTimestamp = &metav1.Time{Time: after}
-		})}},
+		"a pod of a lost node runs no more": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: after} })}},
 		"a pod that is on its way out still runs": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
 			pod.DeletionTimestamp = &metav1.Time{Time: after.Add(time.Hour)}
 		})}, want: true},
 		"a pod of another namespace is not Kueue":      {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) { pod.Namespace = "team" })}},
 		"a pod without the configuration is not Kueue": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) { pod.Spec.Volumes = nil })}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Namespace: where.Namespace, Name: where.Name, CreationTimestamp: metav1.NewTime(changed.Add(-time.Hour)),

@@ -70,7 +70,7 @@ func (s *site) write(t *testing.T, file string) {
 func TestRead(t *testing.T) {
 	const manages, broken = head + "manageJobsWithoutQueueName: true\n", head + "integrations: ["
 	type state struct{ Waits, Manages, Read bool }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		overrides Overrides
 		// files are read one after the other; an empty one is a ConfigMap that is not there.
 		files       []string
@@ -89,8 +89,7 @@ func TestRead(t *testing.T) {
 		"it is read when it is there":                  {files: []string{"", manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
 		"an override counts":                           {overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(false)}, files: []string{manages}, want: state{Waits: true, Read: true}},
 		"an override counts where nothing can be read": {overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(true)}, files: []string{""}, want: state{Waits: true, Manages: true}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, tc.overrides)
 			s.forbidden = tc.forbidden

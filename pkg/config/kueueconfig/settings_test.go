@@ -18,14 +18,13 @@ import (
 )
 
 func TestDifferences(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		file      string
 		overrides Overrides
 		want      []string
 	}{
 		"nothing is overridden": {file: head + "manageJobsWithoutQueueName: true\n"},
-		"each setting": {
-			file: head,
+		"each setting": {file: head,
 			overrides: Overrides{
 				ManageJobsWithoutQueueName:   ptr.To(true),
 				ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
@@ -34,29 +33,19 @@ func TestDifferences(t *testing.T) {
 				ObjectRetentionPolicies:      &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterDeactivatedByKueue: &metav1.Duration{}}},
 				FeatureGates:                 map[string]bool{"MultiKueue": false, "TopologyAwareScheduling": true},
 			},
-			want: []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations.labelKeysToCopy", "objectRetentionPolicies", "featureGates.MultiKueue"},
-		},
-		"the zero value is a value": {
-			file:      head + "manageJobsWithoutQueueName: true\nintegrations: {labelKeysToCopy: [team]}\n",
+			want: []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations.labelKeysToCopy", "objectRetentionPolicies", "featureGates.MultiKueue"}},
+		"the zero value is a value": {file: head + "manageJobsWithoutQueueName: true\nintegrations: {labelKeysToCopy: [team]}\n",
 			overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(false), Integrations: Integrations{LabelKeysToCopy: []string{}}},
-			want:      []string{"manageJobsWithoutQueueName", "integrations.labelKeysToCopy"},
-		},
-		"the same value is none": {
-			file: head + "waitForPodsReady: {timeout: 5m}\nfeatureGates: {MultiKueue: false}\n",
+			want:      []string{"manageJobsWithoutQueueName", "integrations.labelKeysToCopy"}},
+		"the same value is none": {file: head + "waitForPodsReady: {timeout: 5m}\nfeatureGates: {MultiKueue: false}\n",
 			overrides: Overrides{
 				WaitForPodsReady: &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 5 * time.Minute}},
 				FeatureGates:     map[string]bool{"MultiKueue": false},
-			},
-		},
-		"waiting for pods, which a file of the version before leaves off": {
-			file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"},
-		},
-		"waiting for pods, which a gate turns off": {
-			file: head, overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
-			want: []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"},
-		},
-	}
-	for name, tc := range cases {
+			}},
+		"waiting for pods, which a file of the version before leaves off": {file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"}},
+		"waiting for pods, which a gate turns off": {file: head, overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
+			want: []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
 			kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
@@ -158,26 +147,19 @@ func knownOf(cfg *configapi.Configuration) known {
 }
 
 func TestDecode(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		file string
 		want known
 	}{
 		"Kueue waits for pods by default":             {file: head, want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
 		"in a file of the version before it does not": {file: headOfV1, want: known{Selector: excluded("kube-system", "kueue-system")}},
-		"unless it is turned on there": {
-			file: headOfV1 + "waitForPodsReady: {enable: true}\nfeatureGates: {MultiKueue: false}\n",
-			want: known{Waits: 5 * time.Minute, Selector: excluded("kube-system", "kueue-system"), Gates: map[string]bool{"MultiKueue": false}},
-		},
-		"what is set": {
-			file: head + "namespace: elsewhere\nmanageJobsWithoutQueueName: true\nwaitForPodsReady: {timeout: 7m}\nintegrations: {labelKeysToCopy: [team]}\n",
-			want: known{Waits: 7 * time.Minute, Manages: true, Selector: excluded("kube-system", "elsewhere"), Labels: []string{"team"}},
-		},
-		"a field of a newer Kueue is left out": {
-			file: head + "fromTheFuture: true\n",
-			want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")},
-		},
-	}
-	for name, tc := range cases {
+		"unless it is turned on there": {file: headOfV1 + "waitForPodsReady: {enable: true}\nfeatureGates: {MultiKueue: false}\n",
+			want: known{Waits: 5 * time.Minute, Selector: excluded("kube-system", "kueue-system"), Gates: map[string]bool{"MultiKueue": false}}},
+		"what is set": {file: head + "namespace: elsewhere\nmanageJobsWithoutQueueName: true\nwaitForPodsReady: {timeout: 7m}\nintegrations: {labelKeysToCopy: [team]}\n",
+			want: known{Waits: 7 * time.Minute, Manages: true, Selector: excluded("kube-system", "elsewhere"), Labels: []string{"team"}}},
+		"a field of a newer Kueue is left out": {file: head + "fromTheFuture: true\n",
+			want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected configuration", tc.want, knownOf(expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)))
 		})
@@ -185,21 +167,16 @@ func TestDecode(t *testing.T) {
 }
 
 func TestDecodeErrors(t *testing.T) {
-	cases := map[string]struct{ file, want string }{
+	for name, tc := range map[string]struct{ file, want string }{
 		"no YAML":            {file: head + "integrations: [", want: "did not find expected node content"},
 		"an empty file":      {file: "", want: "'Kind' is missing"},
 		"another kind":       {file: strings.Replace(head, "Configuration", "Config", 1), want: `"Config"`},
 		"an unknown version": {file: strings.Replace(head, "v1beta2", "v2", 1), want: "config.kueue.x-k8s.io/v2"},
-		"a bad selector": {
-			file: head + "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n",
-			want: "managedJobsNamespaceSelector: \"Like\" is not a valid label selector operator",
-		},
-		"a bad selector of metrics": {
-			file: head + "metrics: {localQueueMetrics: {enable: true, localQueueSelector: {matchExpressions: [{key: a, operator: Like}]}}}\n",
-			want: "metrics.localQueueMetrics.localQueueSelector",
-		},
-	}
-	for name, tc := range cases {
+		"a bad selector": {file: head + "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n",
+			want: "managedJobsNamespaceSelector: \"Like\" is not a valid label selector operator"},
+		"a bad selector of metrics": {file: head + "metrics: {localQueueMetrics: {enable: true, localQueueSelector: {matchExpressions: [{key: a, operator: Like}]}}}\n",
+			want: "metrics.localQueueMetrics.localQueueSelector"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Decode([]byte(tc.file), "kueue-system")
 			expect.ErrorWith(t, err, tc.want)

@@ -73,7 +73,7 @@ func way(way conversion) conversion {
 
 func TestManifests(t *testing.T) {
 	const served = "trainer.kubeflow.org/v1alpha1"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// way is toPatches where it is left out.
 		way        conversion
 		apiVersion string
@@ -82,8 +82,7 @@ func TestManifests(t *testing.T) {
 		// warnings holds a part of each.
 		warnings []string
 	}{
-		"Trainer's migration guide": {
-			spec: `
+		"Trainer's migration guide": {spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}]
     spec:
@@ -95,10 +94,8 @@ func TestManifests(t *testing.T) {
       serviceAccountName: ml-training-sa,
       nodeSelector: {accelerator: nvidia-tesla-v100},
       volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}],
-      containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`) + `}]}`,
-		},
-		"several overrides collapse, one for several jobs spreads": {
-			spec: `
+      containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`) + `}]}`},
+		"several overrides collapse, one for several jobs spreads": {spec: `
   runtimeRef: {name: torch}
   labels: {of: job}
   podTemplateOverrides:
@@ -131,10 +128,8 @@ func TestManifests(t *testing.T) {
               containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "2"}]}]}`) + `
           - ` + inPods("launcher", `metadata: {labels: {team: ml, tier: a}}, spec: {
               serviceAccountName: base-sa, tolerations: [{key: a}, {key: b}], nodeSelector: {pool: a, zone: a},
-              containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]}`),
-		},
-		"fields that nobody knows come along": {
-			spec: `
+              containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]}`)},
+		"fields that nobody knows come along": {spec: `
   future: {a: 1}
   podTemplateOverrides:
   - targetJobs: [{name: node}]
@@ -145,22 +140,19 @@ func TestManifests(t *testing.T) {
   future: {a: 1}
   runtimePatches: [{manager: example.com/team, ` + inNode(`
       newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]`) + `}]`,
-			warnings: []string{"containers[0].newer: Forbidden: Trainer does not patch it", "containers[0].newest: Forbidden", "spec.newField: Forbidden"},
-		},
+			warnings: []string{"containers[0].newer: Forbidden: Trainer does not patch it", "containers[0].newest: Forbidden", "spec.newField: Forbidden"}},
 		"overrides without content name their jobs": {spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: null, spec: null}]}`,
 			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`},
 		"an empty list leaves nothing": {spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
 		"nothing to convert":           {spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
 		"a version that nobody serves": {apiVersion: "trainer.kubeflow.org/v2alpha1", spec: `{runtimePatches: [{manager: a.io/x}]}`,
 			want: `{runtimePatches: [{manager: a.io/x}]}`, warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"}},
-		"an order that may change": {
-			spec: `
+		"an order that may change": {spec: `
   podTemplateOverrides:
   - {targetJobs: [{name: node}], spec: {initContainers: [{name: a}]}}
   - {targetJobs: [{name: node}], spec: {initContainers: [{name: b}]}}`,
 			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("initContainers: [{name: b}, {name: a}]") + `}]}`,
-			warnings: []string{`podTemplateOverrides[1]: several overrides of replicated job "node" patch initContainers`},
-		},
+			warnings: []string{`podTemplateOverrides[1]: several overrides of replicated job "node" patch initContainers`}},
 		"resources mean something else": {spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`,
 			want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, warnings: []string{"spec.trainer.resourcesPerNode"}},
 		"resources mean something else, without overrides too": {spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
@@ -172,8 +164,7 @@ func TestManifests(t *testing.T) {
 			warnings: []string{"spec.trainer.resourcesPerNode"}},
 		"resources of an older TrainJob mean what they do": {way: ManifestToPodTemplateOverrides,
 			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`},
-		"templateOverrides with lists for jobs and pods": {
-			spec: `
+		"templateOverrides with lists for jobs and pods": {spec: `
   templateOverrides:
   - manager: kueue.x-k8s.io/manager
     pod:
@@ -191,10 +182,8 @@ func TestManifests(t *testing.T) {
   - manager: abc.example.com/abc
     time: "2026-02-17T10:00:00Z"
     trainingRuntimeSpec: {template: {metadata: {annotations: {of: jobset}}, spec: {replicatedJobs: [
-      {name: trainer, template: {metadata: {labels: {custom-label: value}}}}]}}}`,
-		},
-		"flat entries with managers and times": {
-			spec: `
+      {name: trainer, template: {metadata: {labels: {custom-label: value}}}}]}}}`},
+		"flat entries with managers and times": {spec: `
   podTemplateOverrides:
   - {manager: b.io/x, time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}], spec: {nodeSelector: {a: b}}}
   - {targetJobs: [{name: node}], spec: {nodeSelector: {a: mine}}}
@@ -211,10 +200,8 @@ func TestManifests(t *testing.T) {
   - manager: example.com/team
     ` + inNode("nodeSelector: {a: mine}") + `
   - manager: c.io/x
-    ` + inJobs(inPods("node", "metadata: {labels: {p: v}}")),
-		},
-		"a manager that comes first for one job only": {
-			spec: `
+    ` + inJobs(inPods("node", "metadata: {labels: {p: v}}"))},
+		"a manager that comes first for one job only": {spec: `
   podTemplateOverrides:
   - {manager: a.io/x, targetJobs: [{name: node}]}
   - {manager: b.io/x, targetJobs: [{name: launcher}]}
@@ -222,20 +209,16 @@ func TestManifests(t *testing.T) {
 			want: `
   runtimePatches:
   - {manager: b.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: launcher}]}}}}
-  - {manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}, {name: launcher}]}}}}`,
-		},
-		"times against the order": {
-			spec: `
+  - {manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}, {name: launcher}]}}}}`},
+		"times against the order": {spec: `
   templateOverrides:
   - manager: a.io/x
     pod:
     - {time: "2026-02-17T11:00:00Z", targetJobs: [{name: node}]}
     - {time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}]}`,
 			want:     `{runtimePatches: [{manager: a.io/x, time: "2026-02-17T11:00:00Z", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`,
-			warnings: []string{"pod[1].time: it is older"},
-		},
-		"patches to overrides": {
-			way: ManifestToPodTemplateOverrides,
+			warnings: []string{"pod[1].time: it is older"}},
+		"patches to overrides": {way: ManifestToPodTemplateOverrides,
 			spec: `
   runtimePatches:
   - manager: a.io/x
@@ -251,10 +234,8 @@ func TestManifests(t *testing.T) {
   podTemplateOverrides:
   - {targetJobs: [{name: node}], metadata: {labels: {p: v}}, spec: {nodeSelector: {x: "y"}, future: [1]}}
   - {targetJobs: [{name: launcher}]}`,
-			warnings: []string{"those of a.io/x, b.io/x are lost", "podTemplateOverrides[0].spec.future: Forbidden"},
-		},
-		"what we wrote on Trainer 2.1 is left out": {
-			spec: `
+			warnings: []string{"those of a.io/x, b.io/x are lost", "podTemplateOverrides[0].spec.future: Forbidden"}},
+		"what we wrote on Trainer 2.1 is left out": {spec: `
   podTemplateOverrides:
   - {targetJobs: [{name: node}], spec: {nodeSelector: {mine: "1"}}}
   - targetJobs: [{name: node}, {name: launcher}]
@@ -263,23 +244,17 @@ func TestManifests(t *testing.T) {
   - {targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: someone}}}`,
 			want: `{runtimePatches: [{manager: example.com/team, ` +
 				inJobs(inPods("node", `metadata: {annotations: {kueue-trainer.dev/manager: someone}}, spec: {nodeSelector: {mine: "1"}}`)) + `}]}`,
-			warnings: []string{"spec.podTemplateOverrides[1]: it is left out"},
-		},
-		"nothing but what we wrote on Trainer 2.1": {
-			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}},
+			warnings: []string{"spec.podTemplateOverrides[1]: it is left out"}},
+		"nothing but what we wrote on Trainer 2.1": {spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}},
   spec: {nodeSelector: {pool: h100}}}]}`,
 			want:     `{}`,
-			warnings: []string{"spec.podTemplateOverrides[0]: it is left out"},
-		},
-		"what we wrote on Trainer 2.3 is left out": {
-			way: ManifestToPodTemplateOverrides,
+			warnings: []string{"spec.podTemplateOverrides[0]: it is left out"}},
+		"what we wrote on Trainer 2.3 is left out": {way: ManifestToPodTemplateOverrides,
 			spec: `{runtimePatches: [{manager: a.io/x, ` + inNode("nodeSelector: {mine: a}") + `},
   {manager: kueue.x-k8s.io/manager, time: "2026-02-17T10:00:00Z", ` + inNode("schedulingGates: [{name: kueue-trainer.dev/admission}]") + `}]}`,
 			want:     `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {nodeSelector: {mine: a}}}]}`,
-			warnings: []string{"spec.runtimePatches[1]: it is left out", "those of a.io/x are lost"},
-		},
-		"a volume that a container mounts at several paths": {
-			spec: `
+			warnings: []string{"spec.runtimePatches[1]: it is left out", "those of a.io/x are lost"}},
+		"a volume that a container mounts at several paths": {spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}, {name: launcher}]
     spec: {volumes: [{name: data}], containers: [{name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}
@@ -300,12 +275,10 @@ func TestManifests(t *testing.T) {
   - manager: example.com/team-2
     time: "2026-02-17T10:00:00Z"
     ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /b, readOnly: true}]}]"),
-			warnings: []string{`manager "example.com/team-3"`, `manager "example.com/team-4"`},
-		},
+			warnings: []string{`manager "example.com/team-3"`, `manager "example.com/team-4"`}},
 		"overrides stay overrides": {way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`,
 			want: `{podTemplateOverrides: [{targetJobs: []}]}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
 			expect.Same(t, "Unexpected errors", nil, errs)
@@ -317,7 +290,7 @@ func TestManifests(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// way is toPatches where it is left out.
 		way      conversion
 		manifest string
@@ -332,13 +305,11 @@ func TestRefusals(t *testing.T) {
 		"both generations":   {manifest: `{podTemplateOverrides: [], runtimePatches: []}`, want: []string{"spec.runtimePatches"}},
 		"no target jobs":     {manifest: `{podTemplateOverrides: [{spec: {}}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs"}},
 		"a target of nobody": {manifest: `{podTemplateOverrides: [{targetJobs: [{name: ""}]}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs[0].name"}},
-		"what no patch has": {
-			manifest: `{podTemplateOverrides: [{targetJobs: [{name: a, index: 1}], other: 1, metadata: {name: x, labels: {a: 1}}}]}`,
+		"what no patch has": {manifest: `{podTemplateOverrides: [{targetJobs: [{name: a, index: 1}], other: 1, metadata: {name: x, labels: {a: 1}}}]}`,
 			want: []string{
 				"spec.podTemplateOverrides[0].other", "spec.podTemplateOverrides[0].targetJobs[0].index",
 				"spec.podTemplateOverrides[0].metadata.name", "spec.podTemplateOverrides[0].metadata.labels[a]",
-			},
-		},
+			}},
 		"a spec that Trainer cannot read":     {manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
 		"processes by name":                   {manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
 		"processes by name without overrides": {manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
@@ -346,40 +317,32 @@ func TestRefusals(t *testing.T) {
 		"an entry of nobody":                  {manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
 		"a Job's spec":                        {manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
 		"a list among the fields of an entry": {manifest: `{templateOverrides: [{manager: a.io/x, pod: [], spec: {}}]}`, want: []string{"spec.templateOverrides[0].spec"}},
-		"a manager both before and after another": {
-			manifest: `{podTemplateOverrides: [
+		"a manager both before and after another": {manifest: `{podTemplateOverrides: [
   {manager: a.io/x, targetJobs: [{name: node}]}, {manager: b.io/x, targetJobs: [{name: node}]}, {manager: a.io/x, targetJobs: [{name: node}]}]}`,
-			want: []string{"spec.podTemplateOverrides[2]"},
-		},
+			want: []string{"spec.podTemplateOverrides[2]"}},
 		"a manager that is no path of a domain": {manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
 			want: []string{"spec.runtimePatches[0].manager"}},
 		"more managers than a list may have": {manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
 			want: []string{"spec.runtimePatches"}},
-		"more than a pod may have once it is one patch": {
-			manifest: `{podTemplateOverrides: [
+		"more than a pod may have once it is one patch": {manifest: `{podTemplateOverrides: [
   {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
   {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + repeat(100, "{name: B%d}") + `]}]}}]}`,
 			want: []string{
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env",
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
-			},
-		},
+			}},
 		"variables that Trainer's webhook forbids": {manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
 			want: []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env"}},
 		"the same in patches": {way: ManifestToPodTemplateOverrides,
 			manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
 			want:     []string{"spec.podTemplateOverrides[0].spec.containers[0].env"}},
-		"an owner that we are": {
-			way: func(manifest []byte) ([]byte, []string, field.ErrorList) {
-				return ManifestToRuntimePatches(manifest, "kueue.x-k8s.io/manager")
-			},
-			manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}]}]}`,
-			want:     []string{"owner"},
-		},
+		"an owner that we are": {way: func(manifest []byte) ([]byte, []string, field.ErrorList) {
+			return ManifestToRuntimePatches(manifest, "kueue.x-k8s.io/manager")
+		}, manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}]}]}`,
+			want: []string{"owner"}},
 		"a container of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
 			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].name"}},
-		"what Trainer 2.1 cannot express": {
-			way: ManifestToPodTemplateOverrides,
+		"what Trainer 2.1 cannot express": {way: ManifestToPodTemplateOverrides,
 			manifest: `{activeDeadlineSeconds: 5, runtimePatches: [{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {
   metadata: {labels: {a: b}},
   spec: {template: {spec: {securityContext: {}, terminationGracePeriodSeconds: 5, containers: [{name: c, securityContext: {}}]}}}}}]}}}}]}`,
@@ -389,13 +352,11 @@ func TestRefusals(t *testing.T) {
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.securityContext",
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.terminationGracePeriodSeconds",
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].securityContext",
-			},
-		},
+			}},
 		"patches as text":            {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: x}`, want: []string{"spec.runtimePatches"}},
 		"a patch of nobody":          {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{}]}`, want: []string{"spec.runtimePatches[0].manager"}},
 		"a replicated job of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [null]}}}}]}`, want: []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			manifest := []byte(tc.manifest)
 			if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {

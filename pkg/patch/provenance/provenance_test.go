@@ -173,7 +173,7 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 
 func TestExplainRefusesMissingInput(t *testing.T) {
 	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		in   provenance.Input
 		js   *jobsetapi.JobSet
 		want string
@@ -181,8 +181,7 @@ func TestExplainRefusesMissingInput(t *testing.T) {
 		"no runtime":  {in: provenance.Input{Job: job}, js: js, want: "Input.Runtime"},
 		"no TrainJob": {in: provenance.Input{Runtime: spec}, js: js, want: "Input.Job"},
 		"no JobSet":   {in: provenance.Input{Runtime: spec, Job: job}, want: "JobSet"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := provenance.Explain(tc.in, tc.js)
 			expect.ErrorWith(t, err, tc.want)

@@ -79,7 +79,7 @@ func TestPodSpecs(t *testing.T) {
 		return "[" + strings.Join(items, ", ") + "]"
 	}
 	all, newer := generations, generations[1:]
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		podSpec string
 		// in are the releases that refuse it; the others take it.
 		in            []trainjob.TrainerVersion
@@ -104,8 +104,7 @@ func TestPodSpecs(t *testing.T) {
 		"a grace period":                        {podSpec: `{terminationGracePeriodSeconds: 5}`, in: generations[:2]},
 		"a grace period below zero":             {podSpec: `{terminationGracePeriodSeconds: -5}`, in: all},
 		"a number for a text":                   {podSpec: `{nodeSelector: {a: 1}}`, in: all},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, generation := range generations {
 				verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
@@ -126,7 +125,7 @@ func TestEntries(t *testing.T) {
 	secrets := func(list string) string {
 		return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {imagePullSecrets: ` + list + `}}}}}]}}}`
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// generation is 2.1 for overrides and 2.3 for patches, where it is left out.
 		generation    trainjob.TrainerVersion
 		overrides     string
@@ -148,37 +147,28 @@ func TestEntries(t *testing.T) {
 		"a found error is told once": {overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
 			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"},
 			says: "spec.trainer.env"},
-		"the command of the trainer": {
-			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
-			want:    []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
-		},
-		"metadata": {
-			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
-			want:    []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+		"the command of the trainer": {patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
+			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command"},
+		"metadata": {patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want: []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
 			warning: []string{
 				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
 				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
-			},
-		},
-		"managers": {
-			patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
+			}},
+		"managers": {patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
 				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired",
 				"[4].manager: FieldValueTooLong", "[3].manager: FieldValueInvalid",
-			},
-		},
+			}},
 		"a secret without a name, and another entry's": {patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
 			want: []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"}},
-		"a secret without a name, and an entry for another job": {
-			overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
-			warning:   []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
-		},
+		"a secret without a name, and an entry for another job": {overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
+			warning: []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else"},
 		"a time that is none":   {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
 		"a time that is a list": {patches: `[{manager: a.io/x, time: []}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
 		"seventeen entries": {patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
 			want: []string{": FieldValueTooMany", "[1].manager: FieldValueDuplicate"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			job, served := jobOf(t, tc.overrides, tc.patches), trainjob.Trainer23
 			if tc.overrides != "" {

@@ -129,3 +129,11 @@ func Pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// Each is what a function says of each of a list, to be compared with what a test wants.
+func Each[T, U any](list []T, of func(T) U) (all []U) {
+	for _, item := range list {
+		all = append(all, of(item))
+	}
+	return all
+}
