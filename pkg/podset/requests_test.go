@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+func TestDefaultRequests(t *testing.T) {
+	for name, tc := range map[string]struct{ pod, want string }{
+		"limits alone":                      {`containers: [{name: a, resources: {limits: {cpu: 4}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
+		"of init containers":                {`initContainers: [{name: a, resources: {limits: {cpu: 4}}}]`, `initContainers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
+		"a request of its own":              {`containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`},
+		"no GPUs":                           {`containers: [{name: a, resources: {limits: {nvidia.com/gpu: 0, cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]`},
+		"limits of the pod alone":           {`{containers: [{name: a}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a}], resources: {limits: {cpu: 6}, requests: {cpu: 6}}}`},
+		"limits of the pod beside requests": {`{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}, requests: {cpu: 2}}}`},
+		"requests of the pod alone":         {`{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := expect.FromYAML[corev1.PodSpec](t, tc.pod)
+			defaultRequests(&pod)
+			expect.Same(t, "Unexpected pod", expect.FromYAML[corev1.PodSpec](t, tc.want), pod)
+		})
+	}
+}
+
+// Kueue charges for what stands in the PodSets alone.
+func TestPodSetsRequestWhatPodsWill(t *testing.T) {
+	job := makeJob("node").gpus("nvidia.com/gpu")
+	js := jobSet(job)
+	container := &js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+	container.Resources.Requests = nil
+	requests := expect.Must(fromJobSet(js))(t)[0].Template.Spec.Containers[0].Resources.Requests
+	expect.That(t, len(container.Resources.Limits) > 0 && requests.Name("nvidia.com/gpu", "").Equal(container.Resources.Limits["nvidia.com/gpu"]), "It requests %v", requests)
+	expect.That(t, container.Resources.Requests == nil, "The JobSet is changed")
+}
