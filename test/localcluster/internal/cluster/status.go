@@ -29,12 +29,12 @@ func (c *Cluster) Status(ctx context.Context) error {
 		return nil
 	}
 	c.say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
-	for project, path := range map[string]string{"Trainer": build.TrainerModule, "JobSet": build.JobSetModule} {
+	for _, path := range []string{build.TrainerModule, build.JobSetModule} {
 		module, err := c.module(ctx, path)
 		if err != nil {
 			return err
 		}
-		c.say("%s %s", project, module.Version)
+		c.say("%s %s", path, module.Version)
 	}
 	all := c.components()
 	rows := make([]string, len(all))
