@@ -6,15 +6,26 @@
 package adversary
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	mergepatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// verb is what an action does.
 type verb string
 
 // The verbs of the API, update, patches of each type and deletions, and what happens in the life of
@@ -48,14 +59,12 @@ type action struct {
 	Body        string `json:"body,omitempty"`
 	// Back is the body that takes a merge patch back. With it, both are sent in turn beside the actions that follow,
 	// unless the first is refused, until the tenant's namespace is deleted.
-	Back string `json:"back,omitempty"`
-	// Propagation is that of deletions.
+	Back        string `json:"back,omitempty"`
 	Propagation string `json:"propagation,omitempty"`
 	// Grace is the grace period of deletions in seconds; nil is what the object has.
 	Grace *int64 `json:"grace,omitempty"`
 }
 
-// gvr is the resource in the form that clients take.
 func (a action) gvr() schema.GroupVersionResource {
 	gvr, _ := schema.ParseResourceArg(a.Resource)
 	if gvr == nil {
@@ -86,7 +95,7 @@ func (a action) String() string {
 			there.Back, back.Back, back.Body = "", "", a.Back
 			return fmt.Sprintf("while sleep %.2f; do %s; %s; done &", pause.Seconds(), there, back)
 		}
-		return fmt.Sprintf(as+"patch %s %s%s --type %s -p %s", a.Resource, a.Name, sub, patchTypes[a.Verb], quoted(a.Body))
+		return fmt.Sprintf(as+"patch %s %s%s --type %s -p %s", a.Resource, a.Name, sub, patchTypes[a.Verb], "'"+strings.ReplaceAll(a.Body, "'", `'\''`)+"'")
 	case apply, applyForce:
 		return fmt.Sprintf(as+"apply --server-side --field-manager tenant --force-conflicts=%t%s -f - <<'EOF'\n%s\nEOF", a.Verb == applyForce, sub, a.Body)
 	case remove:
@@ -101,7 +110,6 @@ func (a action) String() string {
 	return string(a.Verb)
 }
 
-// deletion returns the flags of a deletion.
 func (a action) deletion() string {
 	flags := " --wait=false --cascade=" + strings.ToLower(a.Propagation)
 	switch {
@@ -113,7 +121,6 @@ func (a action) deletion() string {
 	return fmt.Sprintf("%s --grace-period=%d", flags, *a.Grace)
 }
 
-// path is where the API serves a subresource.
 func (a action) path() string {
 	gvr := a.gvr()
 	root := "/apis/" + gvr.Group
@@ -123,9 +130,6 @@ func (a action) path() string {
 	return fmt.Sprintf("%s/%s/namespaces/{NS}/%s/%s/%s", root, gvr.Version, gvr.Resource, a.Name, a.Subresource)
 }
 
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// script prints actions for a shell.
 func script(actions []action) string {
 	var b strings.Builder
 	for _, a := range actions {
@@ -137,11 +141,190 @@ func script(actions []action) string {
 	return b.String()
 }
 
-// encode makes JSON of what came from JSON.
 func encode(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return "null"
 	}
 	return string(data)
+}
+
+// do carries an action out. That the API server refuses it is an answer like another.
+func (w *walk) do(ctx context.Context, a action) {
+	select {
+	case <-time.After(a.After):
+	case <-ctx.Done():
+		return
+	}
+	live, symbolic := w.seen(), a
+	a.Name, a.Body = w.concrete(a.Name, live), w.concrete(a.Body, live)
+	err := w.request(ctx, a)
+	w.note(a, fmt.Sprint(apierrors.ReasonForError(err), " ", err))
+	if a.Back != "" && err == nil {
+		w.beside++
+		go w.repeat(symbolic)
+	}
+}
+
+func (w *walk) note(a action, answer string) {
+	fmt.Fprintf(w.log, "%s %s %s %s %.300s: %.300s\n", time.Now().Format("15:04:05.000"), a.Verb, a.Resource, a.Name, a.Body, answer)
+}
+
+// pause is between the requests of what is repeated: many more of them, by several tenants, and two cores do nothing else.
+const pause = 25 * time.Millisecond
+
+// repeat takes a patch back and makes it again, in turn, of whatever has the name by then.
+func (w *walk) repeat(a action) {
+	bodies := []string{a.Back, a.Body}
+	answers := map[string]int{}
+	for n := 0; ; n++ {
+		select {
+		case <-time.After(pause):
+		case <-w.repeated.Done():
+			w.note(a, fmt.Sprintf("repeated %d times: %v", n, answers))
+			return
+		}
+		live := w.seen()
+		next := a
+		next.Name, next.Body = w.concrete(a.Name, live), w.concrete(bodies[n%2], live)
+		answers[string(apierrors.ReasonForError(w.request(w.repeated, next)))]++
+	}
+}
+
+func (w *walk) request(ctx context.Context, a action) error {
+	w.sent.Add(1)
+	on := w.asTenant.Resource(a.gvr()).Namespace(w.Namespace)
+	var subresources []string
+	if a.Subresource != "" {
+		subresources = []string{a.Subresource}
+	}
+	switch a.Verb {
+	case finish:
+		return w.end(ctx, a.Name, a.Body)
+	case neighbour:
+		return w.toggle(ctx, a.Name)
+	case create:
+		obj := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(a.Body), &obj.Object); err != nil {
+			return err
+		}
+		obj.SetNamespace(w.Namespace)
+		_, err := on.Create(ctx, obj, metav1.CreateOptions{}, subresources...)
+		return err
+	case update:
+		return w.update(ctx, on, a, subresources)
+	case merge, jsonPatch, apply, applyForce:
+		options := metav1.PatchOptions{}
+		kind := map[verb]types.PatchType{merge: types.MergePatchType, jsonPatch: types.JSONPatchType, apply: types.ApplyPatchType, applyForce: types.ApplyPatchType}[a.Verb]
+		if kind == types.ApplyPatchType {
+			options.FieldManager, options.Force = "tenant", new(a.Verb == applyForce)
+		}
+		_, err := on.Patch(ctx, a.Name, kind, []byte(a.Body), options, subresources...)
+		return err
+	}
+	propagation := metav1.DeletionPropagation(a.Propagation)
+	options := metav1.DeleteOptions{PropagationPolicy: &propagation, GracePeriodSeconds: a.Grace}
+	if a.Verb == deleteCollection {
+		return on.DeleteCollection(ctx, options, metav1.ListOptions{})
+	}
+	return on.Delete(ctx, a.Name, options, subresources...)
+}
+
+func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a action, subresources []string) error {
+	obj, err := on.Get(ctx, a.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	merged, err := mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body))
+	if err != nil {
+		return err
+	}
+	if err := obj.UnmarshalJSON(merged); err != nil {
+		return err
+	}
+	_, err = on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
+	return err
+}
+
+func (w *walk) end(ctx context.Context, job, how string) error {
+	var errs []error
+	for _, pod := range w.Pods(ctx, job) {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"localcluster/finish":%q}}}`, how))
+		errs = append(errs, client.IgnoreNotFound(w.Patch(ctx, &pod, patch)))
+	}
+	return errors.Join(errs...)
+}
+
+// toggle starts the neighbour's TrainJob, or deletes the one that is there.
+func (w *walk) toggle(ctx context.Context, priority string) error {
+	job := w.neighbour.Job("toggled").GPUs(quota)
+	if priority != "" {
+		job.Priority(priority)
+	}
+	err := w.Create(ctx, job.Obj())
+	if apierrors.IsAlreadyExists(err) {
+		return w.Delete(ctx, job.Obj())
+	}
+	return err
+}
+
+// symbols stand for what differs from walk to walk: "{NS}", "{SUFFIX}", "{TENANT}",
+// "{UID jobs/first-node-0}" and "{NAME pods/first-node-0-0-}".
+type symbols struct {
+	namespace, suffix, tenant string
+}
+
+// generated is the end of a name that somebody made up.
+var generated = regexp.MustCompile(`-[a-z0-9]{5}$`)
+
+// stem returns the part of an object's name that every walk has in common, and whether it is a part only.
+func stem(obj *unstructured.Unstructured) (string, bool) {
+	name := obj.GetName()
+	if obj.GetGenerateName() == "" && obj.GetKind() != "Workload" || !generated.MatchString(name) {
+		return name, false
+	}
+	return name[:len(name)-5], true
+}
+
+func plural(obj *unstructured.Unstructured) string { return strings.ToLower(obj.GetKind()) + "s" }
+
+// abstract replaces what a walk made up by symbols.
+func (s symbols) abstract(text string, live []*unstructured.Unstructured) string {
+	var pairs []string
+	for _, obj := range live {
+		short, part := stem(obj)
+		pairs = append(pairs, string(obj.GetUID()), fmt.Sprintf("{UID %s/%s}", plural(obj), short))
+		if part {
+			pairs = append(pairs, obj.GetName(), fmt.Sprintf("{NAME %s/%s}", plural(obj), short))
+		}
+	}
+	text = strings.NewReplacer(pairs...).Replace(text)
+	return strings.NewReplacer(s.tenant, "{TENANT}", s.namespace, "{NS}", s.suffix, "{SUFFIX}").Replace(text)
+}
+
+var symbol = regexp.MustCompile(`\{(UID|NAME) ([a-z]+)/([^}]*)\}`)
+
+// concrete puts in what symbols stand for now, of several the one that was made first. What there is
+// nothing for stays, and the API server says that it is not there.
+func (s symbols) concrete(text string, live []*unstructured.Unstructured) string {
+	text = strings.NewReplacer("{TENANT}", s.tenant, "{NS}", s.namespace, "{SUFFIX}", s.suffix).Replace(text)
+	return symbol.ReplaceAllStringFunc(text, func(found string) string {
+		parts := symbol.FindStringSubmatch(found)
+		var of []*unstructured.Unstructured
+		for _, obj := range live {
+			if short, _ := stem(obj); plural(obj) == parts[2] && short == parts[3] {
+				of = append(of, obj)
+			}
+		}
+		if len(of) == 0 {
+			return found
+		}
+		first := slices.MinFunc(of, func(a, b *unstructured.Unstructured) int {
+			return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
+		})
+		if parts[1] == "UID" {
+			return string(first.GetUID())
+		}
+		return first.GetName()
+	})
 }

@@ -39,11 +39,9 @@ var (
 // localDir is the LOCAL_DIR of the cluster that the test brings up.
 const localDir = ".local-adversary"
 
-// harness is the cluster, and what all walks know of it.
 type harness struct {
-	cluster *world.Cluster
-	hints   weights
-	// requests are those of the tenants.
+	cluster  *world.Cluster
+	hints    weights
 	requests atomic.Int64
 	pid      int
 }
@@ -78,7 +76,6 @@ func TestAdversary(t *testing.T) {
 	}
 }
 
-// tries walks until the time is over, or a walk has failed.
 func (h *harness) tries(ctx context.Context, t *testing.T, tenant int, until time.Time) {
 	for n := 0; n == 0 || time.Now().Before(until) && !t.Failed(); n++ {
 		t.Run(fmt.Sprintf("walk %d", n), func(t *testing.T) {
@@ -93,7 +90,6 @@ func (h *harness) tries(ctx context.Context, t *testing.T, tenant int, until tim
 	}
 }
 
-// outcome is what a walk did, and what was found.
 type outcome struct {
 	actions []action
 	found   []finding
@@ -124,7 +120,6 @@ func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []act
 	return outcome{actions, found, log.Contents()}
 }
 
-// repeating takes the steps of another walk.
 func repeating(ctx context.Context, actions []action) func(*walk) []action {
 	return func(w *walk) []action {
 		for _, a := range actions {
@@ -170,7 +165,6 @@ func (h *harness) report(t *testing.T, o outcome) {
 	t.Errorf("%d actions of seed %d:\n%s", len(o.actions), *seed, what.String())
 }
 
-// parseWeights reads hints.
 func parseWeights(text string) (weights, error) {
 	out := weights{}
 	for _, hint := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
@@ -182,4 +176,27 @@ func parseWeights(text string) (weights, error) {
 		out[name] = n
 	}
 	return out, nil
+}
+
+// shrink returns the shortest sequence that it finds which still fails, by leaving out ever smaller parts,
+// as long as there is time to ask.
+func shrink(actions []action, fails func([]action) bool, more func() bool) []action {
+	for size := len(actions) / 2; size > 0; {
+		shorter := false
+		for from := 0; from < len(actions) && more(); {
+			without := slices.Delete(slices.Clone(actions), from, min(from+size, len(actions)))
+			if fails(without) {
+				actions, shorter = without, true
+			} else {
+				from += size
+			}
+		}
+		if !more() {
+			break
+		}
+		if !shorter || size > len(actions)/2 {
+			size /= 2
+		}
+	}
+	return actions
 }

@@ -58,7 +58,6 @@ const (
 	loop = 10
 )
 
-// judge says what is wrong after a walk, when whatever the tenant has set off had its time.
 func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	var found []finding
 	add := func(rule string, err error) {
@@ -97,7 +96,6 @@ func within(ctx context.Context, limit time.Duration, holds func(context.Context
 	})
 }
 
-// trainJobOf returns the TrainJob of a Workload, or nil.
 func trainJobOf(wl *kueue.Workload) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.Kind == "TrainJob" {
 		return owner
@@ -148,7 +146,6 @@ func (w *walk) yields(ctx context.Context) error {
 	return errors.Join(within(ctx, w.patient(yielding), w.starts("probe")), w.Delete(ctx, probe))
 }
 
-// podsOf returns the pods of a job of the neighbour's.
 func (w *walk) podsOf(ctx context.Context, g gomega.Gomega, job string) []corev1.Pod {
 	return world.All(ctx, g, w, &corev1.PodList{}, client.InNamespace(w.neighbour.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job}).Items
 }

@@ -77,17 +77,6 @@ func TestShrink(t *testing.T) {
 	expect.Same(t, "the shortest", []action{actions[7], actions[31]}, got)
 }
 
-// The same seed draws the same.
-func TestDrawIsRepeatable(t *testing.T) {
-	obj := expect.FromJSON[unstructured.Unstructured](t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"b":"c"}},"spec":{"nodeName":"n","containers":[{"name":"x","image":"y"}]}}`)
-	draw := func() string {
-		d := &drawer{Rand: rand.New(rand.NewPCG(7, 7)), schemas: &schemas{}, live: []*unstructured.Unstructured{&obj}}
-		a, _ := d.write(action{}, &obj, "patch")
-		return encode(a)
-	}
-	expect.Same(t, "drawn again", draw(), draw())
-}
-
 // By the labels of a pod template a tenant would hide its pods.
 func TestLabelsOfPodsAreDrawnInTemplates(t *testing.T) {
 	obj := expect.FromJSON[unstructured.Unstructured](t, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"},"spec":{"template":{"metadata":{"annotations":{"a":"b"}},"spec":{}}}}`)

@@ -4,11 +4,25 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // loneJobs and loadJobs are the TrainJobs that come one after the other, each on a cluster at rest, and one a second.
@@ -136,4 +150,192 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
+}
+
+// scale measures a manager where many TrainJobs run and many more wait, and one that starts there.
+func (s *site) scale(ctx context.Context, p *plan) {
+	section := s.section("A large cluster: %d TrainJobs run and %d wait", p.running, p.waiting)
+	memory := func(when string) {
+		section.add("memory without program pages, MiB, "+when, s.used()[s.manager].anonMiB)
+	}
+	memory("no TrainJobs")
+	s.SetQuota(ctx, s.Name("gpus"), strconv.Itoa(p.running))
+	s.fill(ctx, p.running, p.running)
+	memory("all run")
+	s.fill(ctx, p.waiting, p.running)
+	section.add(rowMemory, s.used()[s.manager].anonMiB)
+	rest := s.count(ctx, func() { sleep(ctx, p.idle) })
+	section.add("an hour in which nothing happens: CPU, s", rest.cpu(s.manager)/1000*3600/rest.seconds)
+	section.add("the same: requests", rest.asked(managers)*3600/rest.seconds)
+	s.startAgain(ctx, section)
+}
+
+// fill creates more TrainJobs, until so many run and all others wait.
+func (s *site) fill(ctx context.Context, more, running int) {
+	s.create(ctx, more, creators)
+	s.suspended(ctx, s.made)
+	s.all(ctx, running, bound)
+	s.settled(ctx)
+}
+
+// startAgain starts another leader after a TrainJob has ended that nobody looked after: until the next one runs it has
+// to find that out, and Kueue to admit one.
+func (s *site) startAgain(ctx context.Context, section *section) {
+	attempt.Succeed(s.Cluster.Control(ctx, "stop", s.manager, io.Discard))
+	running := len(s.seen.times(started))
+	var pods corev1.PodList
+	attempt.Succeed(s.List(ctx, &pods, client.InNamespace(s.Namespace), client.Limit(1)))
+	s.finish(ctx, client.MatchingLabels{jobsetapi.JobSetNameKey: pods.Items[0].Labels[jobsetapi.JobSetNameKey]})
+	from := time.Now()
+	attempt.Succeed(s.Cluster.Control(ctx, "start", s.manager, io.Discard))
+	section.add("a new leader: to ready, s", time.Since(from).Seconds())
+	s.all(ctx, running+1, started)
+	section.add("to the start of the next TrainJob, s", s.seen.latestOf(started).Sub(from).Seconds())
+	s.pids = attempt.Must(s.Cluster.PIDs())
+	// It looks at all of them, and a look writes nothing that we would see.
+	s.until(ctx, "a manager at rest", s.atRest(s.manager))
+	used := s.used()[s.manager]
+	section.add("CPU until it has looked at all, s", used.cpuSeconds)
+	section.add("its memory without program pages, MiB", used.anonMiB)
+}
+
+// atRest reports whether a component has used little CPU since it was asked before.
+func (s *site) atRest(component string) func() bool {
+	const share = 0.05
+	var last float64
+	var asked time.Time
+	var rested []bool
+	return func() bool {
+		if time.Since(asked) < time.Second {
+			return false
+		}
+		all := s.used()
+		used, took := all[component].cpuSeconds-last, time.Since(asked).Seconds()
+		last, asked = all[component].cpuSeconds, time.Now()
+		rested = append(rested, used < share*took)
+		return len(rested) > 5 && !slices.Contains(rested[len(rested)-5:], false)
+	}
+}
+
+type window struct {
+	from     time.Time
+	seconds  float64
+	used     map[string]usage
+	looks    float64
+	requests logs.Counts
+}
+
+// count does something, waits until nothing changes any more, and returns what was used and asked for meanwhile.
+func (s *site) count(ctx context.Context, do func()) *window {
+	// What was asked before does not count.
+	attempt.Must(s.Log.Count(s.Namespace))
+	before, looks := s.used(), s.looks(ctx)
+	w := &window{from: time.Now()}
+	do()
+	w.seconds = time.Since(w.from).Seconds()
+	s.settled(ctx)
+	w.used, w.looks = s.used(), s.looks(ctx)-looks
+	for name, u := range w.used {
+		u.cpuSeconds -= before[name].cpuSeconds
+		w.used[name] = u
+	}
+	w.requests = attempt.Must(s.Log.Count(s.Namespace))
+	return w
+}
+
+// and is this window with the reconciles and requests of another.
+func (w *window) and(other *window) *window {
+	both := &window{looks: w.looks + other.looks, requests: maps.Clone(w.requests)}
+	for request, count := range other.requests {
+		both.requests[request] += count
+	}
+	return both
+}
+
+func (w *window) cpu(components ...string) float64 {
+	sum := 0.0
+	for _, name := range components {
+		sum += 1000 * w.used[name].cpuSeconds
+	}
+	return sum
+}
+
+// asked counts requests of Kueue and the manager that are of a kind.
+func (w *window) asked(is func(logs.Request) bool) float64 {
+	n := 0
+	for request, count := range w.requests {
+		if integrates(request.User) && is(request) {
+			n += count
+		}
+	}
+	return float64(n)
+}
+
+// integrates reports whether a component has a part in putting TrainJobs under quotas.
+func integrates(component string) bool { return component == "kueue" || component == "kueue-trainer" }
+
+// The kinds of requests. Events are written by whoever sees something, and kept for an hour.
+func stored(r logs.Request) bool { return r.Write() && !r.DryRun && r.Resource != "events" }
+func dryRun(r logs.Request) bool { return r.DryRun }
+func read(r logs.Request) bool   { return !r.Write() }
+func anything(logs.Request) bool { return true }
+func wasted(r logs.Request) bool { return stored(r) && r.Outcome != logs.Done }
+func managers(r logs.Request) bool {
+	return r.User == "kueue-trainer" && r.Resource != "events"
+}
+
+// looks returns how many times kueue-trainer has reconciled a TrainJob; Kueue has no such integration.
+func (s *site) looks(ctx context.Context) float64 {
+	if s.manager != ours.manager {
+		return 0
+	}
+	status, page, err := s.Cluster.AskManager(ctx, "metrics", "/metrics", s.token)
+	attempt.Succeed(err)
+	if status != http.StatusOK {
+		attempt.Fail("the metrics of %s: %d: %s", s.manager, status, page)
+	}
+	sum := 0.0
+	attempt.Succeed(world.EachCounter(page, "controller_runtime_reconcile_total", func(has labels.Set, value float64) {
+		if strings.HasPrefix(has["controller"], "trainjob") {
+			sum += value
+		}
+	}))
+	return sum
+}
+
+// name says a kind of request as a row has it.
+func name(r logs.Request) string {
+	out := r.Verb + " " + r.Resource
+	if r.DryRun {
+		out += ", dry run"
+	}
+	if r.Outcome != logs.Done {
+		out += fmt.Sprintf(", %s", r.Outcome)
+	}
+	return out
+}
+
+type usage struct {
+	// cpuSeconds in user and kernel mode, of all threads.
+	cpuSeconds float64
+	// anonMiB is what it has in memory now without pages of files: its program, which the system can drop and read
+	// again, does not count.
+	anonMiB float64
+}
+
+// usageOf returns what a process has used since it started.
+func usageOf(pid int) (usage, error) {
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return usage{}, err
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return usage{}, err
+	}
+	status, err := proc.NewStatus()
+	if err == nil && status.VmRSS == 0 {
+		err = fmt.Errorf("process %d has no memory: it has ended", pid)
+	}
+	return usage{stat.CPUTime(), float64(status.RssAnon) / (1 << 20)}, err
 }

@@ -8,18 +8,27 @@ package main
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -30,21 +39,24 @@ const localDir = ".local-bench"
 
 func main() {
 	ctrl.SetLogger(logr.Discard())
-	attempt.Main("error: ", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
+	p := parsePlan()
+	attempt.Main("error: ", func(ctx context.Context) error { return attempt.To(func() { run(ctx, p) }) })
 }
 
-// run measures what the arguments ask for and writes the report; what was measured before an error is written, too.
-func run(ctx context.Context, args []string) error {
-	return attempt.To(func() {
-		p, root := attempt.Must(parsePlan(args)), attempt.Must(world.Root())
-		b := &bench{plan: p, dir: filepath.Join(root, localDir), results: attempt.Must(p.earlier(root))}
-		err := b.run(ctx, attempt.Must(commitOf(root)))
-		if errVersions := b.results.Machine.readVersions(root); errVersions != nil {
-			attempt.Succeed(errors.Join(err, errVersions))
-		}
-		fmt.Println(b.results.report())
-		attempt.Succeed(errors.Join(err, writeReport(filepath.Join(root, p.out), b.results)))
-	})
+// run measures what the plan says and writes the report; what was measured before an error is written, too.
+func run(ctx context.Context, p *plan) {
+	if min(p.rounds, p.jobs, p.running, p.waiting) < 1 {
+		attempt.Fail("rounds and numbers of TrainJobs are at least 1")
+	}
+	root := attempt.Must(world.Root())
+	commit := attempt.Must(exec.Command("git", "-C", root, "describe", "--always", "--dirty").Output())
+	b := &bench{plan: p, dir: filepath.Join(root, localDir), results: attempt.Must(p.earlier(root))}
+	err := attempt.To(func() { b.measure(ctx, strings.TrimSpace(string(commit))) })
+	if errVersions := b.results.Machine.readVersions(root); errVersions != nil {
+		attempt.Succeed(errors.Join(err, errVersions))
+	}
+	fmt.Println(b.results.report())
+	attempt.Succeed(errors.Join(err, writeReport(filepath.Join(root, p.out), b.results)))
 }
 
 // The parts of the report.
@@ -54,7 +66,6 @@ const (
 	partForecast = "forecast"
 )
 
-// plan is what is measured.
 type plan struct {
 	parts []string
 	// rounds is how often each column lives through all; jobs are the TrainJobs of a burst.
@@ -63,13 +74,13 @@ type plan struct {
 	running, waiting int
 	// idle is how long a cluster is left alone to see what it does by itself.
 	idle time.Duration
-	// out is where the report goes, seen from the repository's root.
-	out string
+	out  string
 }
 
-func parsePlan(args []string) (*plan, error) {
+func parsePlan() *plan {
 	p := &plan{parts: []string{partLife, partScale, partForecast}}
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	// Libraries have flags of their own in the set of all.
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.Func("parts", "what to measure; the report keeps the others as they are (default "+strings.Join(p.parts, ",")+")", func(value string) error {
 		p.parts = strings.Split(value, ",")
 		return nil
@@ -80,78 +91,139 @@ func parsePlan(args []string) (*plan, error) {
 	flags.IntVar(&p.waiting, "waiting", 10000, "number of TrainJobs that wait there")
 	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
 	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	if min(p.rounds, p.jobs, p.running, p.waiting) < 1 {
-		return nil, errors.New("rounds and numbers of TrainJobs are at least 1")
-	}
-	return p, nil
+	_ = flags.Parse(os.Args[1:]) // it exits
+	return p
 }
 
-// bench goes through a plan.
 type bench struct {
 	*plan
 	dir     string
 	results *Results
 }
 
-// run measures one part after the other. Each measurement has a cluster of its own, so that none finds what another
+// measure measures one part after the other. Each measurement has a cluster of its own, so that none finds what another
 // left behind, in memory or in the caches.
-func (b *bench) run(ctx context.Context, commit string) error {
+func (b *bench) measure(ctx context.Context, commit string) {
 	for _, part := range b.parts {
 		b.results.begin(part, commit)
-		if err := b.part(ctx, part); err != nil {
-			return fmt.Errorf("%s: %w", part, err)
-		}
-	}
-	return nil
-}
-
-func (b *bench) part(ctx context.Context, part string) error {
-	switch part {
-	case partLife:
-		return b.lives(ctx)
-	case partScale:
-		return b.onCluster(ctx, ours, func(s *site) { s.scale(ctx, b.plan) })
-	case partForecast:
-		return errors.Join(b.forecasts(ctx, 1, 250, 1000, 4000), b.forecasts(ctx, 8, 250, 1000, 4000))
-	}
-	return errors.New("there is no such part")
-}
-
-// lives measures the columns in turns: a machine that grows slower meets all of them.
-func (b *bench) lives(ctx context.Context) error {
-	for round := range b.rounds {
-		for _, c := range columns {
-			say("%s, round %d", c.title, round+1)
-			if err := b.onCluster(ctx, c, func(s *site) { s.life(ctx, b.plan) }); err != nil {
-				return fmt.Errorf("%s, round %d: %w", c.title, round+1, err)
+		switch part {
+		case partLife:
+			// In turns: a machine that grows slower meets all columns.
+			for round := range b.rounds {
+				for _, c := range columns {
+					say("%s, round %d", c.title, round+1)
+					b.onCluster(ctx, c, func(s *site) { s.life(ctx, b.plan) })
+				}
 			}
+		case partScale:
+			b.onCluster(ctx, ours, func(s *site) { s.scale(ctx, b.plan) })
+		case partForecast:
+			b.forecasts(ctx, 1, 250, 1000, 4000)
+			b.forecasts(ctx, 8, 250, 1000, 4000)
+		default:
+			attempt.Fail("there is no part %s", part)
 		}
 	}
-	return nil
 }
 
-// say prints one line of progress.
 func say(format string, args ...any) {
 	fmt.Printf(time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// onCluster runs measure on a fresh cluster with a queue, and takes that down.
-func (b *bench) onCluster(ctx context.Context, c column, measure func(*site)) (err error) {
+// onCluster runs measure on a fresh cluster with a queue, and takes that down, also when we are interrupted.
+func (b *bench) onCluster(ctx context.Context, c column, measure func(*site)) {
 	var progress bytes.Buffer
 	cluster, err := world.Start(ctx, b.dir, &progress, c.flags()...)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, progress.String())
+		attempt.Fail("%w\n%s", err, progress.String())
 	}
-	defer func() {
-		// Also when we are interrupted.
-		err = errors.Join(err, cluster.Stop(context.WithoutCancel(ctx), io.Discard))
-	}()
-	return attempt.To(func() {
+	err = attempt.To(func() {
 		s := newSite(ctx, cluster, c, b.results)
 		defer s.seen.stop()
 		measure(s)
 	})
+	attempt.Succeed(errors.Join(err, cluster.Stop(context.WithoutCancel(ctx), io.Discard)))
+}
+
+// nodes is the number of GPU nodes. The half of them that the flavor is about has room for 3,300 pods.
+const nodes = 60
+
+// workers is how many TrainJobs kueue-trainer reconciles at a time by default, and Kueue's integration here.
+var workers = func() int {
+	var cfg config.Configuration
+	config.Default(&cfg)
+	return cfg.Controller.GroupKindConcurrency[config.TrainJobKind]
+}()
+
+// column is one way to have TrainJobs under Kueue's quotas.
+type column struct {
+	title, integration string
+	inTreeWorkers      int
+	// manager is the component that reconciles TrainJobs.
+	manager string
+}
+
+var (
+	inTree = column{title: fmt.Sprintf("in-tree, %d workers", workers), integration: world.InTree, inTreeWorkers: workers, manager: "kueue"}
+	ours   = column{title: "kueue-trainer", integration: world.External, manager: "kueue-trainer"}
+	// columns are those of the report: the one to compare with comes first.
+	columns = []column{inTree, ours}
+)
+
+func (c column) flags() []string {
+	return []string{"--nodes", strconv.Itoa(nodes), "--integration", c.integration, "--in-tree-workers", strconv.Itoa(c.inTreeWorkers)}
+}
+
+// Machine is what the numbers were taken on.
+type Machine struct {
+	CPU       string            `json:"cpu"`
+	CPUs      int               `json:"cpus"`
+	MemoryGiB float64           `json:"memoryGiB"`
+	Kernel    string            `json:"kernel"`
+	Go        string            `json:"go"`
+	Versions  map[string]string `json:"versions"`
+}
+
+// versioned are the binaries whose versions are told. They are built from the modules of
+// the projects, so they carry their versions.
+var versioned = map[string]string{
+	"kueue": "Kueue", "trainer-2.3": "Trainer", "jobset-2.3": "JobSet", "kube-apiserver": "Kubernetes", "etcd": "etcd", "kwok": "kwok",
+}
+
+// String names machine and versions.
+func (m Machine) String() string {
+	versions := make([]string, 0, len(m.Versions))
+	for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
+		versions = append(versions, name+" "+m.Versions[name])
+	}
+	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s; %s", m.CPUs, m.CPU, m.MemoryGiB, m.Kernel, m.Go, strings.Join(versions, ", "))
+}
+
+func thisMachine() (Machine, error) {
+	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: map[string]string{}}
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, err
+	}
+	cpus, errCPU := proc.CPUInfo()
+	memory, errMemory := proc.Meminfo()
+	kernel, errKernel := os.ReadFile("/proc/sys/kernel/osrelease")
+	if len(cpus) > 0 {
+		m.CPU = cpus[0].ModelName
+	}
+	m.MemoryGiB = float64(ptr.Deref(memory.MemTotalBytes, 0)) / (1 << 30)
+	m.Kernel = strings.TrimSpace(string(kernel))
+	return m, errors.Join(errCPU, errMemory, errKernel)
+}
+
+// readVersions looks at the binaries, which the first cluster has built where they were missing.
+func (m *Machine) readVersions(root string) error {
+	for binary, name := range versioned {
+		info, err := buildinfo.ReadFile(filepath.Join(root, "bin", binary))
+		if err != nil {
+			return err
+		}
+		m.Versions[name] = info.Main.Version
+	}
+	return nil
 }

@@ -4,37 +4,22 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"k8s.io/utils/ptr"
-
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPercentile(t *testing.T) {
-	hundred := make([]time.Duration, 100)
-	for i := range hundred {
-		hundred[99-i] = time.Duration(i+1) * time.Millisecond
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(100-i)*time.Millisecond)
 	}
-	expect.Same(t, "Unexpected median", 50.0, percentile(hundred, 50))
-	expect.Same(t, "Unexpected 99th percentile", 99.0, percentile(hundred, 99))
-	expect.Same(t, "Unexpected percentile of one time", 100.0, percentile(hundred[:1], 50))
+	expect.Same(t, "p50, p99, and of one", []float64{50, 99, 100}, []float64{percentile(hundred, 50), percentile(hundred, 99), percentile(hundred[:1], 50)})
 }
 
-func TestReconcilesOfTrainJobsAlone(t *testing.T) {
-	series := func(controller string, count float64) *dto.Metric {
-		return &dto.Metric{Label: []*dto.LabelPair{{Name: ptr.To("controller"), Value: &controller}}, Counter: &dto.Counter{Value: &count}}
-	}
-	got := reconciles(&dto.MetricFamily{Metric: []*dto.Metric{series("trainjob", 3), series("remainder", 5)}})
-	expect.Same(t, "Unexpected reconciles", 3.0, got)
-}
-
-// measured are some rows of both columns.
 func measured() *Results {
 	r := &Results{Machine: Machine{Versions: map[string]string{}}, Commits: map[string]string{}}
 	r.begin(partLife, "a")
@@ -63,37 +48,6 @@ func TestReport(t *testing.T) {
 	for _, unwanted := range []string{"NaN", "reconciles", "forecast"} {
 		expect.That(t, !strings.Contains(got, unwanted), "%q, which was not measured, in\n%s", unwanted, got)
 	}
-}
-
-func TestOneColumnAlone(t *testing.T) {
-	only := measured()
-	for _, row := range only.Sections[0].Rows {
-		delete(row.Values, inTree.title)
-	}
-	got := only.Sections[0].table()
-	expect.That(t, strings.HasPrefix(got, "\n| CPU | kueue-trainer |\n|---|---|\n| "+rowWhole+" | 10.0 (9.00 to 90.0) |\n"), "%s", got)
-}
-
-func TestParsePlan(t *testing.T) {
-	p := expect.Must(parsePlan([]string{"-jobs", "20", "-parts", "life,scale"}))(t)
-	expect.Same(t, "Unexpected jobs", 20, p.jobs)
-	expect.Same(t, "Unexpected parts", "life scale", strings.Join(p.parts, " "))
-	for _, args := range [][]string{{"-jobs", "0"}, {"-rounds", "0"}, {"-columns", "other"}} {
-		_, err := parsePlan(args)
-		expect.That(t, err != nil, "%v is taken", args)
-	}
-}
-
-func TestUsageOf(t *testing.T) {
-	got, err := usageOf(os.Getpid())
-	expect.That(t, err == nil && got.anonMiB >= 1 && got.anonMiB <= 10_000 && got.cpuSeconds <= 1000, "this process: %+v, %v", got, err)
-	zombie := exec.Command("/bin/true")
-	expect.NoError(t, zombie.Start())
-	t.Cleanup(func() { _ = zombie.Wait() })
-	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); {
-		_, err = usageOf(zombie.Process.Pid)
-	}
-	expect.That(t, err != nil, "a process that has ended is read")
 }
 
 func TestReportLeavesWhatPeopleWrote(t *testing.T) {

@@ -5,12 +5,15 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -21,7 +24,7 @@ import (
 func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
 	r := s.job(t.Namespace, t.Name)
 	if r.submitted.IsZero() {
-		r.submitted, r.uid, r.queue = seen.at, t.UID, t.Labels[kit.QueueLabel]
+		r.submitted, r.uid = seen.at, t.UID
 		s.tell(seen.at, r, play.Plain, "submitted: %s", wants(t))
 	}
 	r.complete = apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
@@ -33,7 +36,6 @@ func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
 	}
 }
 
-// wants says what a TrainJob asks for, with its priority if it has one.
 func wants(t *trainer.TrainJob) string {
 	gpus := t.Spec.Trainer.ResourcesPerNode.Requests[kit.GPU]
 	text := fmt.Sprintf("%s, %s", t.Spec.RuntimeRef.Name, nodesTimesGPUs(int(*t.Spec.Trainer.NumNodes), gpus.Value()))
@@ -93,27 +95,7 @@ func (s *stage) onWaiting(at time.Time, r *record, wl *kueue.Workload) {
 		return
 	}
 	r.waits = quota.Message
-	s.tell(at, r, s.Paint.Yellow, "waits: %s", shorten(quota.Message))
-}
-
-// Parts of Kueue's message that are the same every time.
-var (
-	podSet = regexp.MustCompile(`couldn't assign flavors to pod set ([^:;]+): `)
-	lack   = regexp.MustCompile(`insufficient unused quota for nvidia.com/gpu in flavor (\S+), (\d+) more needed`)
-)
-
-// shorten keeps Kueue's words, but says what is lacking once, and names PodSets only
-// where there are several.
-func shorten(message string) string {
-	if !lack.MatchString(message) {
-		return message
-	}
-	name := "$1: "
-	if len(podSet.FindAllString(message, -1)) == 1 {
-		name = ""
-	}
-	message = podSet.ReplaceAllString(message, name)
-	return "insufficient unused quota for " + lack.ReplaceAllString(message, "$2 more $1")
+	s.tell(at, r, s.Paint.Yellow, "waits: %s", quota.Message)
 }
 
 func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
@@ -124,7 +106,7 @@ func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
 	evicted := apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted)
 	switch now := r.now(); {
 	case now == nil && admitted && !evicted:
-		now = newStay(at, wl.Status.Admission)
+		now = newStay(wl.Status.Admission)
 		r.stays, r.waits = append(r.stays, now), ""
 		s.tell(at, r, s.Paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
 	case now != nil && (!admitted || evicted):
@@ -152,4 +134,78 @@ func (s *stage) onFinished(at time.Time, r *record, finished *metav1.Condition) 
 		now.ended = at
 		s.tell(at, r, s.Paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
 	}
+}
+
+func (s *stage) onPod(seen sighting, pod *corev1.Pod) {
+	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
+	if !ok {
+		return
+	}
+	r := s.job(pod.Namespace, name)
+	p := r.pod(pod)
+	p.Pod = pod
+	if pod.Status.Phase == corev1.PodRunning && p.running.IsZero() {
+		p.running = seen.at
+		r.now().join(p)
+	}
+	ended := seen.deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if ended && p.over.IsZero() {
+		p.over = seen.at
+	}
+	for _, stay := range r.stays {
+		s.tellPods(seen.at, r, stay)
+	}
+}
+
+func (r *record) pod(pod *corev1.Pod) *podRecord {
+	for _, p := range r.pods {
+		if p.UID == pod.UID {
+			return p
+		}
+	}
+	p := &podRecord{}
+	r.pods = append(r.pods, p)
+	return p
+}
+
+// join puts a pod that begins to run into its group. One that runs without an admission is in none.
+func (s *stay) join(p *podRecord) {
+	if s == nil {
+		return
+	}
+	for _, g := range s.groups {
+		if g.replicatedJob == p.replicatedJob() {
+			p.group, g.pods = g, append(g.pods, p)
+		}
+	}
+}
+
+// tellPods tells of replicated jobs as wholes: all their pods run, succeeded, or had to go.
+func (s *stage) tellPods(at time.Time, r *record, stay *stay) {
+	for _, g := range stay.groups {
+		// A job of one replicated job needs no more name than its own.
+		prefix := ""
+		if len(stay.groups) > 1 {
+			prefix = g.replicatedJob + " "
+		}
+		if g.all((*podRecord).runs) {
+			s.tell(at, r, play.Plain, "%sruns on %s", prefix, strings.Join(g.nodes(), ", "))
+		}
+		if prefix != "" && g.all((*podRecord).succeeded) {
+			s.tell(at, r, play.Plain, "%ssucceeded", prefix)
+		}
+	}
+	all := stay.pods()
+	if r.now() != stay && r.finished.IsZero() && len(all) > 0 && count(all, (*podRecord).runs) == 0 {
+		s.tell(at, r, play.Plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+	}
+}
+
+func (g *group) nodes() []string {
+	var names []string
+	for _, p := range g.pods {
+		names = append(names, p.Spec.NodeName)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

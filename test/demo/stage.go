@@ -1,25 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Command demo plays the main job on a local control plane of its own: TrainJobs of two
+// teams under quota on two pools of GPU nodes. It prints what the API server shows as it
+// happens, checks that the story came true, and takes the cluster down. With -kubeconfig it
+// plays on a cluster that is there, such as one of make kind-up, and leaves that as it was.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/follow"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
+
+// storyLimit ends a story that hangs; on an idle machine it takes well below a minute.
+const storyLimit = 5 * time.Minute
+
+func main() {
+	// Libraries have flags of their own in the set of all.
+	flags := flag.NewFlagSet("demo", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", "play on the cluster of this file")
+	_ = flags.Parse(os.Args[1:]) // it exits
+	if *kubeconfig != "" {
+		play.Main(func(ctx context.Context) error {
+			cluster, err := world.Use(*kubeconfig)
+			if err != nil {
+				return err
+			}
+			s := newStage(cluster, os.Stdout)
+			return errors.Join(play.Play(ctx, storyLimit, s.play), s.strike(context.WithoutCancel(ctx)))
+		})
+		return
+	}
+	play.Main(play.Own{
+		Dir: ".local-demo", Logs: "logs", Settings: map[string]string{"NODES": "8", "INTEGRATION": "external"},
+		Play: func(ctx context.Context, dir string) error {
+			cluster, err := world.Start(ctx, dir, os.Stdout)
+			if err != nil {
+				return err
+			}
+			return play.Play(ctx, storyLimit, newStage(cluster, os.Stdout).play)
+		},
+		// What a failed start left is taken away, too.
+		Down: func(ctx context.Context, dir string) error { return world.Down(ctx, dir, os.Stdout) },
+	}.Run)
+}
 
 // stage is where the story is played: it holds what the watches have shown so far. Only
 // the goroutine that awaits the story's steps reads and writes it.
@@ -33,11 +78,9 @@ type stage struct {
 	told  map[string]bool
 	nodes map[string]corev1.Node
 	queue *kueue.ClusterQueue
-	// made is what the story made, besides the jobs.
-	made []client.Object
+	made  []client.Object
 }
 
-// sighting is one event of a watch, and when it came.
 type sighting struct {
 	at      time.Time
 	obj     client.Object
@@ -50,7 +93,6 @@ func newStage(cluster *world.Cluster, out *os.File) *stage {
 	return s
 }
 
-// job returns the record of a TrainJob, a new one at its first sight.
 func (s *stage) job(team, name string) *record {
 	for _, r := range s.jobs {
 		if r.team == team && r.name == name {
@@ -114,3 +156,167 @@ func (s *stage) state() string {
 	}
 	return b.String()
 }
+
+// record is what the watches have shown of one TrainJob. Times are those of the sight:
+// the API's own have whole seconds only.
+type record struct {
+	team, name string
+	uid        types.UID
+	complete   bool
+	failure    string
+	submitted  time.Time
+	// finished is when Kueue declared the Workload finished, and its quota free.
+	finished time.Time
+
+	workload    *kueue.Workload
+	waits       string
+	preemptedBy string
+
+	stays []*stay
+	// pods are all that there were, those that never ran included.
+	pods []*podRecord
+}
+
+// stay is the time from one admission to its end.
+type stay struct {
+	ended  time.Time
+	groups []*group
+	// flavor is that of the GPUs; the jobs of the story use one at a time.
+	flavor string
+	gpus   int64
+	// nodes are the pods with GPUs, of which each is what Trainer calls a node; the others are without.
+	nodes, without int
+}
+
+// group is what an admission gives to one replicated job, and the pods of that which ran by it.
+type group struct {
+	replicatedJob, flavor string
+	size                  int
+	gpus                  int64
+	pods                  []*podRecord
+}
+
+// podRecord is a pod, also after it is gone.
+type podRecord struct {
+	*corev1.Pod
+	// group is the one that the pod ran in, nil before that.
+	group *group
+	// over is when it succeeded, failed or was gone.
+	running, over time.Time
+}
+
+func (r *record) String() string { return r.team + "/" + r.name }
+
+// now is the current stay, or nil while the job has no quota.
+func (r *record) now() *stay {
+	if len(r.stays) == 0 || !r.stays[len(r.stays)-1].ended.IsZero() {
+		return nil
+	}
+	return r.stays[len(r.stays)-1]
+}
+
+// flavors are those of all stays, in their order.
+func (r *record) flavors() []string {
+	var names []string
+	for _, s := range r.stays {
+		names = append(names, s.flavor)
+	}
+	return names
+}
+
+func newStay(admission *kueue.Admission) *stay {
+	s := &stay{}
+	for _, a := range admission.PodSetAssignments {
+		gpus := a.ResourceUsage[kit.GPU]
+		g := &group{replicatedJob: string(a.Name), size: int(ptr.Deref(a.Count, 0)), gpus: gpus.Value(), flavor: string(a.Flavors[kit.GPU])}
+		s.groups = append(s.groups, g)
+		s.gpus += g.gpus
+		s.flavor = cmp.Or(s.flavor, g.flavor)
+		if g.gpus > 0 {
+			s.nodes += g.size
+		} else {
+			s.without += g.size
+		}
+	}
+	return s
+}
+
+func (s *stay) pods() []*podRecord {
+	var all []*podRecord
+	for _, g := range s.groups {
+		all = append(all, g.pods...)
+	}
+	return all
+}
+
+// all tells whether all pods that were admitted are something.
+func (g *group) all(is func(*podRecord) bool) bool { return count(g.pods, is) == g.size }
+
+func count(pods []*podRecord, is func(*podRecord) bool) int {
+	n := 0
+	for _, p := range pods {
+		if is(p) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *podRecord) replicatedJob() string { return p.Labels[jobsetapi.ReplicatedJobNameKey] }
+func (p *podRecord) runs() bool            { return !p.running.IsZero() && p.over.IsZero() }
+func (p *podRecord) succeeded() bool       { return p.Status.Phase == corev1.PodSucceeded }
+
+// trains tells whether all pods with GPUs run, in the given flavor.
+func (r *record) trains(flavor string) bool {
+	now := r.now()
+	return now != nil && now.flavor == flavor &&
+		!slices.ContainsFunc(now.groups, func(g *group) bool { return g.gpus > 0 && !g.all((*podRecord).runs) })
+}
+
+func (r *record) active() int { return count(r.pods, (*podRecord).runs) }
+
+// state is how far the job is, for a story that stopped.
+func (r *record) state() string {
+	switch now := r.now(); {
+	case !r.finished.IsZero():
+		return fmt.Sprintf("Workload finished, TrainJob complete: %t, pods running: %d", r.complete, r.active())
+	case now != nil:
+		return fmt.Sprintf("admitted to pool %s, pods running: %d", now.flavor, r.active())
+	case r.workload == nil:
+		return "no Workload yet"
+	case r.waits != "":
+		return "waits: " + r.waits
+	}
+	return fmt.Sprintf("waits for quota, pods running: %d", r.active())
+}
+
+func (s *stage) set(ctx context.Context) {
+	s.follow(ctx)
+	for _, obj := range setting() {
+		attempt.Succeed(s.cluster.Client.Create(ctx, obj), "creating %T %s", obj, client.ObjectKeyFromObject(obj))
+		s.made = append(s.made, obj)
+	}
+	var nodes corev1.NodeList
+	attempt.Succeed(s.cluster.Client.List(ctx, &nodes), "listing nodes")
+	for _, node := range nodes.Items {
+		s.nodes[node.Name] = node
+	}
+	s.Await(ctx, s.quotaActive())
+	s.Start = time.Now()
+	fmt.Fprint(s.Out, introduction)
+	table := show.NewTable("TRAINJOB", "QUEUE", "WANTS")
+	for _, job := range cast() {
+		table.Row(job.Namespace+"/"+job.Name, job.Labels[kit.QueueLabel], wants(job))
+	}
+	attempt.Succeed(table.Print(s.Out, s.Paint))
+	fmt.Fprint(s.Out, "\nSeconds, TrainJob, what happens:\n\n")
+}
+
+// introduction is of the quotas and the cast: how many GPUs there are, and are wanted.
+const introduction = `
+Two teams, vision and language, share the quota of ClusterQueue gpus on two pools of GPU nodes, of 32
+GPUs each. Together their TrainJobs want 66, two more than there are.
+Nodes and their pods are fake (kwok), and the demo says how long a pod computes. Everything else
+is real: the API server, its scheduler and controllers, Kueue, Trainer, JobSet, kueue-trainer.
+
+`

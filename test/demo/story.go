@@ -6,17 +6,110 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
+
+// Teams are namespaces, each with a LocalQueue.
+const (
+	vision   = "vision"
+	language = "language"
+)
+
+const (
+	clusterQueue = "gpus"
+	urgent       = "urgent"
+	// demoManager owns the jobs' own patch entries, as a user's tool would.
+	demoManager = "example.com/demo"
+	runFor      = "localcluster/run-for"
+)
+
+// pools are flavors by the labels of GPU Feature Discovery. The first has a label more:
+// a job that changes pools must not keep it.
+func pools() []*kueue.ResourceFlavor {
+	return []*kueue.ResourceFlavor{
+		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
+		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+	}
+}
+
+// quota of each pool: all GPUs that there are.
+const quota = "32"
+
+func queueOf(team string) string { return team + "-queue" }
+
+// setting is everything but the jobs, in the order in which it can be created.
+func setting() []client.Object {
+	objs := []client.Object{kit.Priority(urgent, 1000)}
+	for _, pool := range pools() {
+		objs = append(objs, pool)
+	}
+	objs = append(objs, kit.ClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: quota}, kit.Quota{Flavor: "a100", GPUs: quota}))
+	for _, team := range []string{vision, language} {
+		objs = append(objs, kit.Namespace(team), kit.LocalQueue(team, queueOf(team), clusterQueue))
+	}
+	return objs
+}
+
+// strike deletes what the story made, and with the namespaces everything in them.
+func (s *stage) strike(ctx context.Context) error {
+	var failures error
+	slices.Reverse(s.made)
+	for _, obj := range s.made {
+		failures = errors.Join(failures, client.IgnoreNotFound(s.cluster.Client.Delete(ctx, obj)))
+	}
+	for _, obj := range s.made {
+		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, s.StepLimit, true, func(ctx context.Context) (bool, error) {
+			return apierrors.IsNotFound(s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+		}))
+	}
+	return failures
+}
+
+func job(team, name, runtime string, nodes int32, gpus string) *kit.TrainJobBuilder {
+	return kit.TrainJob(team, name).Queue(queueOf(team)).Runtime(runtime).Nodes(nodes).GPUs(gpus)
+}
+
+// The arithmetic forces the story, in this order of submission:
+//   - resnet fills the H100 pool.
+//   - llama is urgent: Kueue takes the first pool it can have, be it by preemption, and
+//     resnet is the only job to preempt. The 16 H100s left are too few for resnet, the
+//     32 A100s are just enough.
+//   - qwen takes 2 of those 16.
+//   - vit finds 14 H100s and no A100 free, 2 H100s short, until one of the others ends;
+//     the story lets llama be the one.
+func resnet() *trainer.TrainJob { return job(vision, "resnet", "torch-distributed", 4, "8").Obj() }
+
+func llama() *trainer.TrainJob {
+	return job(language, "llama", "deepspeed-distributed", 2, "8").Priority(urgent).Obj()
+}
+
+func qwen() *trainer.TrainJob {
+	return job(language, "qwen", "torchtune-qwen2.5-1.5b", 1, "2").Initializers().
+		PodAnnotations(demoManager, runFor, "4s", "dataset-initializer", "model-initializer").Obj()
+}
+
+func vit() *trainer.TrainJob {
+	return job(vision, "vit", "torch-distributed", 2, "8").
+		PodAnnotations(demoManager, runFor, "8s", "node").Obj()
+}
+
+func cast() []*trainer.TrainJob { return []*trainer.TrainJob{resnet(), llama(), qwen(), vit()} }
 
 // play sets the stage, plays the story, sums it up and checks that it came true.
 func (s *stage) play(ctx context.Context) {
@@ -43,7 +136,6 @@ func (s *stage) play(ctx context.Context) {
 	s.letEnd(ctx, resnetJob, "node", "25s")
 	s.Await(ctx, finished(vitJob), finished(qwenJob), finished(resnetJob), s.quotaFree())
 
-	s.printTable()
 	s.Verify(
 		s.went(resnetJob, "h100", "a100"), s.went(llamaJob, "h100"), s.went(qwenJob, "h100"), s.went(vitJob, "h100"),
 		preempted(resnetJob, llamaJob),
@@ -59,9 +151,8 @@ func (s *stage) submit(ctx context.Context, t *trainer.TrainJob) {
 	attempt.Succeed(s.cluster.Client.Create(ctx, t), "submitting TrainJob %s/%s", t.Namespace, t.Name)
 }
 
-// letEnd gives the pods of a replicated job their running time, which counts from their
-// start: those that ran for longer end at once. A running time from the beginning could
-// be over before the story is ready for it.
+// letEnd gives the pods of a replicated job their running time, which counts from their start: those that ran for
+// longer end at once. A running time from the beginning could be over before the story is ready for it.
 func (s *stage) letEnd(ctx context.Context, r *record, replicatedJob, after string) {
 	for _, p := range r.pods {
 		if p.replicatedJob() != replicatedJob || !p.runs() {
@@ -73,7 +164,6 @@ func (s *stage) letEnd(ctx context.Context, r *record, replicatedJob, after stri
 	}
 }
 
-// claim is about a job, whose state says what is otherwise.
 func (r *record) claim(is func() bool, text string, args ...any) play.Claim {
 	return play.Claim{Text: r.String() + fmt.Sprintf(text, args...), Check: func() error {
 		if !is() {
@@ -118,6 +208,95 @@ func (s *stage) quotaFree() play.Claim {
 				if !resource.Total.IsZero() {
 					return fmt.Errorf("%s %s of flavor %s are in use", resource.Total.String(), resource.Name, flavor.Name)
 				}
+			}
+		}
+		return nil
+	}}
+}
+
+// went checks where the pods of a job really ran: all of an admission's pods, on nodes of its pool.
+func (s *stage) went(r *record, pools ...string) play.Claim {
+	text := fmt.Sprintf("%s trained on %s nodes only", r, strings.ToUpper(pools[0]))
+	if len(pools) > 1 {
+		text = fmt.Sprintf("%s trained on %s nodes first, and on %s nodes later", r, strings.ToUpper(pools[0]), strings.ToUpper(pools[1]))
+	}
+	return play.Claim{Text: text, Check: func() error {
+		if got := r.flavors(); !slices.Equal(got, pools) {
+			return fmt.Errorf("it was admitted to %v", got)
+		}
+		for _, stay := range r.stays {
+			for _, g := range stay.groups {
+				strays := slices.DeleteFunc(g.nodes(), func(node string) bool { return s.poolOf(node) == g.flavor })
+				if len(g.pods) != g.size || len(strays) > 0 {
+					return fmt.Errorf("%d pods of replicated job %s ran, Kueue admitted %d; %v are not of pool %q", len(g.pods), g.replicatedJob, g.size, strays, g.flavor)
+				}
+			}
+		}
+		return nil
+	}}
+}
+
+// poolOf is the pool whose labels a node has, or "" for a node without GPUs.
+func (s *stage) poolOf(node string) string {
+	for _, pool := range pools() {
+		if labels.SelectorFromSet(pool.Spec.NodeLabels).Matches(labels.Set(s.nodes[node].Labels)) {
+			return pool.Name
+		}
+	}
+	return ""
+}
+
+func preempted(victim, by *record) play.Claim {
+	return victim.claim(func() bool { return victim.preemptedBy == by.String() }, " lost its quota to %s", by)
+}
+
+// placed checks every pod that there was, those included that never ran.
+func (s *stage) placed() play.Claim {
+	return play.Claim{Text: "every pod selected its nodes by the labels of its pool, no more and no less", Check: func() error {
+		for _, r := range s.jobs {
+			for _, p := range r.pods {
+				if p.group == nil {
+					return fmt.Errorf("pod %s of %s never ran under an admission", p.Name, r)
+				}
+				want := map[string]string{}
+				for _, pool := range pools() {
+					if pool.Name == p.group.flavor {
+						want = pool.Spec.NodeLabels
+					}
+				}
+				if !maps.Equal(p.Spec.NodeSelector, want) {
+					return fmt.Errorf("pod %s of %s selects %v, its pool is %v", p.Name, r, p.Spec.NodeSelector, want)
+				}
+			}
+		}
+		return nil
+	}}
+}
+
+// noPodBefore compares the API server's own times, which have whole seconds. That there
+// was no pod at all was awaited just before.
+func noPodBefore(waiting, first *record) play.Claim {
+	return waiting.claim(func() bool {
+		free := apimeta.FindStatusCondition(first.workload.Status.Conditions, kueue.WorkloadFinished).LastTransitionTime
+		return count(waiting.pods, func(p *podRecord) bool { return p.CreationTimestamp.Before(&free) }) == 0
+	}, " had no pod until %s finished", first)
+}
+
+func downloadsFirst(r *record) play.Claim {
+	return r.claim(func() bool {
+		trained := slices.IndexFunc(r.pods, func(p *podRecord) bool { return p.replicatedJob() == "node" })
+		downloaded := count(r.pods, func(p *podRecord) bool {
+			return p.group != nil && p.group.gpus == 0 && !p.over.IsZero() && !p.over.After(r.pods[trained].running)
+		})
+		return len(r.pods) == 3 && downloaded == 2
+	}, " downloaded dataset and model without a GPU before it trained")
+}
+
+func (s *stage) allComplete() play.Claim {
+	return play.Claim{Text: "all TrainJobs are complete and all Workloads have succeeded", Check: func() error {
+		for _, r := range s.jobs {
+			if err := finished(r).Check(); err != nil {
+				return fmt.Errorf("%s: %w", r, err)
 			}
 		}
 		return nil

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// holdFor is how long watches and webhooks stay disturbed: some times what the
-	// scenario's steps take.
+	// holdFor is how long watches and webhooks stay disturbed: some times what the scenario's steps take.
 	holdFor = 3 * time.Second
 	// managerDelay is how late the writes of a slow manager arrive.
 	managerDelay = 200 * time.Millisecond
@@ -82,7 +81,6 @@ func (r *run) inBackground(do func() error) {
 	})
 }
 
-// later does something after holdFor.
 func (r *run) later(do func() error) {
 	r.inBackground(func() error {
 		// The delay is the fault.
@@ -117,10 +115,7 @@ func because(cause metav1.CauseType, err *apierrors.StatusError) *apierrors.Stat
 }
 
 func reply(status *apierrors.StatusError) action {
-	return action{
-		do:  func(context.Context, *run, *apiproxy.Exchange) error { return nil },
-		end: func(e *apiproxy.Exchange) { e.Reply(status) },
-	}
+	return action{do: func(context.Context, *run, *apiproxy.Exchange) error { return nil }, end: func(e *apiproxy.Exchange) { e.Reply(status) }}
 }
 
 // editFirst lets a user change the TrainJob while our write is on its way.
@@ -181,8 +176,7 @@ func both(first, second hook) hook {
 	}
 }
 
-// restartWithOldList starts the manager again after a step, and tells it of one resource
-// what was so before.
+// restartWithOldList starts the manager again after a step, and tells it of one resource what was so before.
 func restartWithOldList(view string) hooks {
 	var list []byte
 	return hooks{
@@ -208,7 +202,6 @@ func unobserved(view string, there, back hook) hooks {
 	}}
 }
 
-// secondManager starts another process beside the first, each with its writes delayed.
 func secondManager(firstDelay, secondDelay time.Duration) hook {
 	return func(ctx context.Context, r *run) error {
 		proxy, err := apiproxy.New(r.cluster.Config)
@@ -231,7 +224,6 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 	}
 }
 
-// delayed passes every write on late; the delay is the fault.
 func delayed(by time.Duration) apiproxy.Interceptor {
 	return func(e *apiproxy.Exchange) {
 		time.Sleep(by)

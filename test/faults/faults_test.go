@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -37,17 +40,11 @@ type clean struct {
 	end    endState
 }
 
-// cleanRuns is how many runs the clean one is made of: what differs between them is
-// chance, and no fault.
+// cleanRuns is how many runs the clean one is made of: what differs between them is chance, and no fault.
 const cleanRuns = 2
 
 func TestFaults(t *testing.T) {
-	h := expect.Must(newHarness(t.Context(), os.Stderr))(t)
-	ctx := context.WithoutCancel(t.Context())
-	t.Cleanup(func() {
-		err := h.close(ctx)
-		expect.That(t, err == nil, "%v", err)
-	})
+	h := newHarness(context.WithoutCancel(t.Context()), t)
 	results := &report{integration: h.cluster.Integration, counts: map[string]map[string]int{}}
 	var plans []plan
 	for _, c := range learn(t, h, results) {
@@ -120,4 +117,38 @@ func (c *clean) add(r *run) {
 	}
 	c.events = max(c.events, r.proxy.Events(r.Namespace))
 	c.end = r.end
+}
+
+func TestRefs(t *testing.T) {
+	var writes []apiproxy.Write
+	for _, r := range []apiproxy.Request{
+		{Verb: "patch", Resource: "trainjobs.trainer.kubeflow.org", Name: "low"}, {Verb: "patch", Resource: "jobs.batch", Name: "low-node-0"},
+		{Verb: "patch", Resource: "workloads.kueue.x-k8s.io", Subresource: "status", Name: "trainjob-high-4c5d6"},
+		{Verb: "patch", Resource: "trainjobs.trainer.kubeflow.org", Name: "low"}, {Verb: "update", Resource: "localqueues.kueue.x-k8s.io", Name: "queue"},
+	} {
+		writes = append(writes, apiproxy.Write{Request: r})
+	}
+	expect.Same(t, "Writes", "[patch trainjobs low #1 patch jobs low #1 patch workloads/status high #1 patch trainjobs low #2]", fmt.Sprint(refs(writes)))
+}
+
+func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
+	plans := append(atWrites([]writeRef{
+		{writeKind{"create", "workloads", low}, 1}, {writeKind{"patch", "workloads/status", low}, 1},
+		{writeKind{"patch", "trainjobs", low}, 1}, {writeKind{"patch", "trainjobs", low}, 2},
+	}), atSteps(func(string) bool { return true })...)
+	names := func(plans []plan) (families, names sets.Set[string]) {
+		families, names = sets.New[string](), sets.New[string]()
+		for _, p := range plans {
+			families.Insert(p.family)
+			names.Insert(p.String())
+		}
+		return families, names
+	}
+	all, _ := names(plans)
+	for seed := range uint64(20) {
+		families, chosen := names(sample(plans, len(all), seed))
+		expect.Same(t, fmt.Sprintf("seed %d: unexpected families", seed), all, families)
+		_, again := names(sample(plans, len(all), seed))
+		expect.Same(t, "the same seed chooses other plans", chosen, again)
+	}
 }

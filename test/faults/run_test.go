@@ -5,6 +5,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,6 @@ const (
 	inTheLedger history.Invariant = "in the ledger"
 )
 
-// problem is something that should not have been.
 type problem struct {
 	oracle  history.Invariant
 	message string
@@ -65,14 +65,12 @@ type run struct {
 	plan     plan
 	recorder *record.Recorder
 	// exits is what the manager's count of own exits was before.
-	exits int32
-	// second is the proxy of a second manager, if the plan has one.
+	exits  int32
 	second *apiproxy.Proxy
 	// background are the faults that end by themselves.
 	background sync.WaitGroup
 	reached    atomic.Bool
-	// during is the step that is taken.
-	during string
+	during     string
 
 	mu       sync.Mutex
 	seen     map[writeKind]int
@@ -82,13 +80,9 @@ type run struct {
 	end        endState
 }
 
-// carryOut plays a plan and judges what came of it.
 func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
 	ctx := context.WithoutCancel(t.Context())
-	r := &run{
-		harness: h, t: t, plan: p, exits: h.child.exits.Load(),
-		seen: map[writeKind]int{}, userWrites: map[uint64]bool{},
-	}
+	r := &run{harness: h, t: t, plan: p, exits: h.child.exits.Load(), seen: map[writeKind]int{}, userWrites: map[uint64]bool{}}
 	r.reached.Store(p.clean == nil)
 	r.Gomega = NewGomega(func(message string, _ ...int) {
 		r.fail(converges, "%s: %s", r.during, message)
@@ -97,7 +91,7 @@ func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
 	r.SetDefaultEventuallyTimeout(settleTimeout)
 	r.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	r.EnforceDefaultTimeoutsWhenUsingContexts()
-	r.World = world.New(ctx, r, h.progress, h.cluster, "faults", world.NewSuffix())
+	r.World = world.New(ctx, r, os.Stderr, h.cluster, "faults", world.NewSuffix())
 	defer results.add(r)
 	defer r.judge(ctx)
 	r.play(t.Context())
@@ -110,7 +104,6 @@ func (r *run) fail(oracle history.Invariant, format string, args ...any) {
 	r.problems = append(r.problems, problem{oracle, fmt.Sprintf(format, args...)})
 }
 
-// play goes through the scenario with the plan's faults.
 func (r *run) play(ctx context.Context) {
 	r.Expect(r.child.serves(ctx)).To(Succeed())
 	r.makePools(ctx)
@@ -134,7 +127,6 @@ func (r *run) record(ctx context.Context) {
 	r.Expect(err).NotTo(HaveOccurred())
 }
 
-// take takes one step of the scenario.
 func (r *run) take(ctx context.Context, n int) {
 	s, f := r.plan.scenario.steps[n], hooks{}
 	if n == r.plan.step {
@@ -219,7 +211,6 @@ func (r *run) eventuallyCounted(ctx context.Context) {
 	}).Should(Succeed(), "Trainer has heard of the pods that run")
 }
 
-// writes returns those of all managers in this run.
 func (r *run) writes() []apiproxy.Write {
 	all := r.proxy.Writes(r.Namespace)
 	if r.second != nil {
@@ -325,7 +316,6 @@ func (r *run) compareWrites(c *clean) {
 	}
 }
 
-// tell prints what a person needs who looks into it.
 func (r *run) tell(versions []record.Version) {
 	var out strings.Builder
 	for _, p := range r.problems {

@@ -23,13 +23,11 @@ import (
 // The TrainJobs of the scenarios.
 const low, high, staged = "low", "high", "staged"
 
-// scenario is what people do in a run, and what comes of it.
 type scenario struct {
 	jobs  []string
 	steps []step
 }
 
-// step is one thing that a user or an admin does, and what comes of it.
 type step struct {
 	name    string
 	do      func(*run, context.Context)
@@ -92,7 +90,6 @@ func (r *run) makePools(ctx context.Context) {
 	)
 }
 
-// job builds a job whose user patches the pods of some replicated jobs.
 func (r *run) job(name, priority string, replicatedJobs ...string) *kit.TrainJobBuilder {
 	job := r.Job(name).Priority(r.Name(priority)).GPUs("8")
 	for _, rj := range replicatedJobs {
@@ -104,13 +101,11 @@ func (r *run) job(name, priority string, replicatedJobs ...string) *kit.TrainJob
 	return job
 }
 
-// submit creates a TrainJob, again while a webhook is away.
 func (r *run) submit(ctx context.Context, job *kit.TrainJobBuilder) {
 	r.Eventually(ctx, func() error { return client.IgnoreAlreadyExists(r.Create(ctx, job.Obj())) }).Should(Succeed(), "creating TrainJob %s", job.Name)
 }
 
-func (r *run) submitLow(ctx context.Context) { r.submit(ctx, r.job(low, low, training)) }
-
+func (r *run) submitLow(ctx context.Context)  { r.submit(ctx, r.job(low, low, training)) }
 func (r *run) submitHigh(ctx context.Context) { r.submit(ctx, r.job(high, high, training)) }
 
 // The replicated jobs of Trainer's torchtune runtimes.
@@ -163,7 +158,6 @@ func (r *run) highRunsLowWaits(ctx context.Context) {
 	r.EventuallyIs(ctx, &trainer.TrainJob{}, low, HaveField("Spec.Suspend", HaveValue(BeTrue())))
 }
 
-// openB makes room on flavor B for one job.
 func (r *run) openB(ctx context.Context) {
 	r.EditQueue(ctx, r.Name("gpus"), func(cq *kueue.ClusterQueue) {
 		cq.Spec.ResourceGroups[0].Flavors[1].Resources[0].NominalQuota = resource.MustParse("8")

@@ -74,8 +74,7 @@ func restartKueueWith(ctx context.Context, c *world.Cluster, set map[string]any)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// letReadQueues permits Kueue's manager cluster what it needs in a worker to add up quotas, as
-// docs/multikueue.md says.
+// letReadQueues permits Kueue's manager cluster what it needs in a worker to add up quotas, as docs/multikueue.md says.
 func letReadQueues(ctx context.Context, worker *world.Cluster) {
 	meta := metav1.ObjectMeta{Name: "kueue-trainer-multikueue-queues"}
 	for _, obj := range []client.Object{
@@ -89,13 +88,11 @@ func letReadQueues(ctx context.Context, worker *world.Cluster) {
 	}
 }
 
-// manageQuota sets who manages the quota of queues that lead to the workers.
 func manageQuota(ctx context.Context, mode kueue.MultiKueueConfigQuotaManagementMode) {
 	config := &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: check}}
 	Expect(world.TryChange(ctx, fleet.Manager.Client, config, func() { config.Spec.QuotaManagement = &mode })).To(Succeed())
 }
 
-// quota returns the GPUs of the spec's ClusterQueue.
 func (s *site) quota(ctx context.Context) string {
 	var cq kueue.ClusterQueue
 	s.Read(ctx, &cq, s.Name("gpus"))

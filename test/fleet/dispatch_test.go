@@ -101,7 +101,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
-		w.worker1.eventuallyOnly(ctx, "next")
+		Eventually(ctx, w.worker1.Names).WithArguments(ctx, &kueue.WorkloadList{}).Should(ConsistOf(w.worker1.Workload(ctx, "next").Name))
 	},
 		Entry("and others wait behind it", core, kueue.BestEffortFIFO, SpecTimeout(specTimeout)),
 		Entry("and one waits that nobody may pass", kueue.StrictFIFO, SpecTimeout(specTimeout)),
@@ -230,8 +230,7 @@ func (w *sites) lingering(name string) *kit.TrainJobBuilder {
 	return w.manager.job(name).PodAnnotations("example.com/me", "localcluster/terminate-after", "15s", "node")
 }
 
-// eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of
-// another one is there.
+// eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of another one is there.
 func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) {
 	Eventually(ctx, func(g Gomega) {
 		wl := s.Workload(ctx, job)
@@ -243,8 +242,7 @@ func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) 
 	}).WithPolling(100 * time.Millisecond).Should(Succeed())
 }
 
-// eventuallyRemainder waits for the Workload that is charged for the pods which are left of a
-// TrainJob.
+// eventuallyRemainder waits for the Workload that is charged for the pods which are left of a TrainJob.
 func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workload {
 	var list kueue.WorkloadList
 	Eventually(ctx, func(g Gomega) {
@@ -255,11 +253,6 @@ func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workl
 	return &list.Items[0]
 }
 
-// eventuallyOnly waits until the Workload of a TrainJob is the only one.
-func (s *site) eventuallyOnly(ctx context.Context, job string) {
-	Eventually(ctx, s.Names).WithArguments(ctx, &kueue.WorkloadList{}).Should(ConsistOf(s.Workload(ctx, job).Name))
-}
-
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 	s.SetStopPolicy(ctx, kit.ClusterQueue(s.Name("gpus")), policy)
 	if policy != kueue.None {
@@ -267,7 +260,6 @@ func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 	}
 }
 
-// setQuota sets the GPUs of the spec's ClusterQueue.
 func (s *site) setQuota(ctx context.Context, gpus string) { s.SetQuota(ctx, s.Name("gpus"), gpus) }
 
 // The fleet's Kueue takes a worker for lost after ten seconds.

@@ -4,12 +4,19 @@ package fleet
 
 import (
 	"context"
+	"fmt"
+	"math/rand"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -85,3 +92,114 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		w.worker1.expectCarriesWhatACheckSays(ctx, w)
 	}, SpecTimeout(2*specTimeout))
 })
+
+// FLEET_WORKERS=external:2.2,external:2.1 has the workers run older releases than the manager cluster.
+var _ = Describe("Whatever release of Trainer a worker has, a TrainJob", func() {
+	runsAndEnds := func(ctx context.Context, w *sites, worker *site) {
+		// Each release ships its own.
+		var same trainer.TrainingRuntimeSpec
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { same = *spec.DeepCopy() })
+		worker.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { *spec = same })
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
+		pod := w.eventuallyRunsOn(ctx, worker, "llm")
+		expectPlaced(&pod)
+		w.expectNothingHere(ctx, "llm")
+		worker.Finish(ctx, "llm", "succeeded")
+		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		worker.EventuallyEmpty(ctx)
+	}
+
+	It("of the same runtime runs in the first one, with its placement", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		runsAndEnds(ctx, w, w.worker1)
+	}, SpecTimeout(specTimeout))
+
+	It("of the same runtime runs in the second one, with its placement", func(ctx context.Context) {
+		w := newWorld(ctx, "0", "8")
+		runsAndEnds(ctx, w, w.worker2)
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted at random", Serial, long, func() {
+	It("all complete, each in one worker at a time", func(ctx context.Context) {
+		const count = 30
+		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
+		w := newWorld(ctx, "16", "16")
+		for i := range count {
+			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotations("example.com/me", "localcluster/run-for", "2s", "node").Obj())
+		}
+		sites := w.all()
+		for over, next := 0, 0; over < count; {
+			s := sites[random.Intn(len(sites))]
+			component := []string{"kueue", s.Cluster.Manager()}[random.Intn(2)]
+			GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.Cluster.Name)
+			Expect(s.Cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+			next = min(over+count/10, count)
+			Eventually(ctx, func(g Gomega) {
+				if two := w.twoRuns(ctx); len(two) > 0 {
+					StopTrying("TrainJobs with pods in both workers").Attach("jobs", two).Now()
+				}
+				var failed int
+				if over, failed = w.ended(ctx); failed > 0 {
+					StopTrying("a TrainJob failed").Now()
+				}
+				g.Expect(over).To(BeNumerically(">=", next))
+			}).WithTimeout(specTimeout).Should(Succeed())
+		}
+		for _, worker := range w.workers() {
+			worker.EventuallyEmpty(ctx)
+		}
+		for _, s := range sites {
+			s.eventuallyFree(ctx)
+		}
+		Expect(w.manager.podsOfAll(ctx)).To(BeEmpty())
+	}, SpecTimeout(4*specTimeout))
+})
+
+// twoRuns names the TrainJobs whose pods run in both workers.
+func (w *sites) twoRuns(ctx context.Context) []string {
+	// A run that ends there before one begins here is none of two.
+	in1, in2 := jobsOf(w.worker1.podsOfAll(ctx)), jobsOf(w.worker2.podsOfAll(ctx))
+	still := jobsOf(w.worker1.podsOfAll(ctx))
+	return in1.Intersection(in2).Intersection(still).UnsortedList()
+}
+
+func jobsOf(pods []corev1.Pod) sets.Set[string] {
+	names := sets.New[string]()
+	for i := range pods {
+		names.Insert(pods[i].Labels[jobsetapi.JobSetNameKey])
+	}
+	return names
+}
+
+func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
+	list := world.All(ctx, Default, s, &corev1.PodList{}, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})
+	return slices.DeleteFunc(list.Items, ended)
+}
+
+// ended counts the TrainJobs of the manager cluster that have ended.
+func (w *sites) ended(ctx context.Context) (complete, failed int) {
+	list := world.All(ctx, Default, w.manager, &trainer.TrainJobList{}, client.InNamespace(w.manager.Namespace))
+	for i := range list.Items {
+		conditions := list.Items[i].Status.Conditions
+		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
+			complete++
+		}
+		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobFailed) {
+			failed++
+		}
+	}
+	return complete, failed
+}
+
+// eventuallyFree waits until the spec's ClusterQueue has all its quota.
+func (s *site) eventuallyFree(ctx context.Context) {
+	Eventually(ctx, func(g Gomega) {
+		cq := world.Found(ctx, g, s, &kueue.ClusterQueue{}, client.ObjectKey{Name: s.Name("gpus")})
+		for _, flavor := range cq.Status.FlavorsReservation {
+			for _, resource := range flavor.Resources {
+				g.Expect(resource.Total.IsZero()).To(BeTrue(), "%s %s of flavor %s in %s", resource.Total.String(), resource.Name, flavor.Name, s.Cluster.Name)
+			}
+		}
+	}).Should(Succeed())
+}

@@ -1,22 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package fleet holds the specs of TrainJobs that MultiKueue runs in other clusters. They run on
+// the fleet of KUBECONFIG, or bring one up and take it down again.
 package fleet
 
 import (
 	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
+
+// fleetDir is where the suite brings its fleet up. That of `make fleet-up` is left alone.
+const fleetDir = ".fleet-e2e"
+
+// specTimeout ends a spec that hangs; none is made to need it.
+const specTimeout = 5 * time.Minute
+
+var (
+	// core marks what every change has to pass.
+	core = Label("core")
+	// long marks specs that take above 20 seconds.
+	long = Label("long")
+)
+
+var fleet *world.Fleet
+
+// Three control planes share the machine.
+func TestFleet(t *testing.T) { specs.Run(t, "kueue-trainer fleet", 2*time.Minute) }
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		fleet = specs.Must(world.UseFleet(filepath.Dir(kubeconfig)))
+		return
+	}
+	fleet = specs.Must(world.StartFleet(ctx, filepath.Join(specs.Root(), fleetDir), GinkgoWriter))
+})
+
+var _ = AfterSuite(func(ctx context.Context) {
+	if fleet != nil {
+		Expect(fleet.Stop(ctx, GinkgoWriter)).To(Succeed())
+	}
+})
 
 // check is the AdmissionCheck of config/samples/multikueue.
 const check = "workers"
@@ -50,7 +92,6 @@ func newRunning(ctx context.Context) (*sites, corev1.Pod) {
 	return w, w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 }
 
-// makeRunning makes a TrainJob in the manager cluster, and waits until it runs in a worker.
 func (w *sites) makeRunning(ctx context.Context, worker *site, job *kit.TrainJobBuilder) corev1.Pod {
 	w.manager.Make(ctx, job.Obj())
 	return w.eventuallyRunsOn(ctx, worker, job.Name)
@@ -88,13 +129,9 @@ func (w *sites) leave(ctx context.Context) {
 	}
 }
 
-// all sites, the manager cluster's first.
-func (w *sites) all() []*site { return []*site{w.manager, w.worker1, w.worker2} }
-
-// workers of the fleet.
+func (w *sites) all() []*site     { return []*site{w.manager, w.worker1, w.worker2} }
 func (w *sites) workers() []*site { return []*site{w.worker1, w.worker2} }
 
-// trainJob reads a TrainJob, nil if there is none.
 func (s *site) trainJob(ctx context.Context, name string) *trainer.TrainJob {
 	job := &trainer.TrainJob{}
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, job)
@@ -135,7 +172,6 @@ func expectPlaced(pod *corev1.Pod) {
 	Expect(pod.Labels).To(HaveKeyWithValue(kueue.MultiKueueWorkerWorkloadPodLabel, kueue.MultiKueueWorkerWorkloadPodValue))
 }
 
-// entries are the managers of a TrainJob's patch entries.
 func entries(job *trainer.TrainJob) []string {
 	var managers []string
 	for _, entry := range job.Spec.RuntimePatches {
@@ -144,8 +180,7 @@ func entries(job *trainer.TrainJob) []string {
 	return managers
 }
 
-// expectNothingHere checks that nothing of a TrainJob runs in the manager cluster, and nothing of
-// ours is in it.
+// expectNothingHere checks that nothing of a TrainJob runs in the manager cluster, and nothing of ours is in it.
 func (w *sites) expectNothingHere(ctx context.Context, job string) {
 	stored := w.manager.trainJob(ctx, job)
 	Expect(stored.Spec.ManagedBy).To(HaveValue(Equal(kueue.MultiKueueControllerName)))
@@ -159,4 +194,41 @@ func (w *sites) expectNothingHere(ctx context.Context, job string) {
 func (w *sites) eventuallyOver(ctx context.Context, job, condition string) {
 	w.manager.EventuallyIs(ctx, &trainer.TrainJob{}, job, world.True(condition))
 	w.manager.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
+}
+
+// contexts is a kubeconfig of the fleet, of which the plugin gets to see some contexts.
+type contexts struct{ specs.Terminal }
+
+// allContexts has one for each cluster, named like it.
+func allContexts() contexts   { return of(fleet.Kubeconfig()) }
+func of(file string) contexts { return contexts{specs.Terminal{Kubeconfig: file}} }
+
+// renamed has the context of the manager cluster and those given, by other names.
+func renamed(names map[string]string) contexts {
+	config := specs.Must(clientcmd.LoadFromFile(fleet.Kubeconfig()))
+	there := maps.Clone(config.Contexts)
+	for _, worker := range []string{"worker1", "worker2"} {
+		delete(config.Contexts, worker)
+	}
+	for worker, name := range names {
+		config.Contexts[name] = there[worker]
+	}
+	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(clientcmd.WriteToFile(*config, file)).To(Succeed())
+	return of(file)
+}
+
+func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
+	return c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...)
+}
+
+func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
+	return c.Run(c.command(ctx, args...), "")
+}
+
+// says runs the plugin where it has nothing to complain of.
+func (c contexts) says(ctx context.Context, args ...string) string {
+	stdout, stderr, code := c.plugin(ctx, args...)
+	Expect(code).To(BeZero(), stderr)
+	return stdout
 }

@@ -19,6 +19,9 @@ import (
 )
 
 func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
+	for _, g := range gateParts {
+		expect.That(t, slices.ContainsFunc(allParts, func(p part) bool { return p.name == g.name }), "make test-all has no part %s", g.name)
+	}
 	for name, parts := range map[string][]part{"gate": gateParts, "all": allParts} {
 		known := map[string]bool{}
 		for _, p := range parts {
@@ -31,34 +34,16 @@ func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
 	}
 }
 
-func TestEverythingHasWhatTheGateHas(t *testing.T) {
-	for _, g := range gateParts {
-		expect.That(t, slices.ContainsFunc(allParts, func(p part) bool { return p.name == g.name }), "make test-all has no part %s", g.name)
-	}
-}
-
 func TestPick(t *testing.T) {
-	cases := map[string]struct {
-		names string
-		want  []string
-		err   string
-	}{
-		"all where nobody is named":       {want: []string{"a", "b", "c", "d"}},
-		"what is named and what it needs": {names: "c", want: []string{"a", "b", "c"}},
-		"several":                         {names: "d,a", want: []string{"a", "d"}},
-		"none of that name":               {names: "e", err: `there is no part "e"`},
-	}
 	parts := []part{{name: "a"}, {name: "b", needs: []string{"a"}}, {name: "c", needs: []string{"b"}}, {name: "d"}}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			picked, err := pick(parts, tc.names)
-			var got []string
-			for _, p := range picked {
-				got = append(got, p.name)
-			}
-			expect.Same(t, "Unexpected parts", tc.want, got)
-			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
-		})
+	for names, want := range map[string]string{"": "a b c d", "c": "a b c", "d,a": "a d", "e": ""} {
+		picked, err := pick(parts, names)
+		got := ""
+		for _, p := range picked {
+			got += " " + p.name
+		}
+		expect.Same(t, "Unexpected parts of "+names, want, strings.TrimSpace(got))
+		expect.That(t, (err != nil) == (names == "e"), "%s: %v", names, err)
 	}
 }
 
@@ -151,20 +136,4 @@ func TestRunGoesOnWhereOneOfTheSameCommitWasStopped(t *testing.T) {
 	expect.Same(t, "Unexpected ends", "a: passed in an earlier run of this commit\nb: passed\n", states(expect.Must(r.run(t.Context()))(t)))
 	r.commit = func(context.Context) (string, error) { return "c0ffee" + changed, nil }
 	expect.Same(t, "Unexpected ends with changes that no commit has", "a: passed\nb: passed\n", states(expect.Must(r.run(t.Context()))(t)))
-}
-
-func TestTheLastLinesSayWhatFailed(t *testing.T) {
-	failures := make([]failure, 5)
-	for i := range failures {
-		failures[i] = failure{fmt.Sprintf("spec %d", i), strings.Repeat("why\n", 200)}
-	}
-	for _, parts := range []int{1, 2, 9} {
-		results := make([]result, parts)
-		for i := range results {
-			results[i] = result{Part: "e2e", Error: "exit status 1", Log: "/log", Specs: specs{Run: 9, Failures: failures}}
-		}
-		said := verdict(results).Error()
-		expect.That(t, strings.Count(said, "\n") < 10, "of %d parts the verdict has more than 10 lines:\n%s", parts, said)
-		expect.That(t, strings.HasPrefix(said, "e2e: exit status 1; log: /log\n  spec 0: why"), "the verdict says %s", said)
-	}
 }

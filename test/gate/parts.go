@@ -4,19 +4,16 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 )
 
-// part is a step of a run.
 type part struct {
 	name string
 	// target of the Makefile, with variables.
 	target []string
 	// suite is set where several parts share the specs of one.
 	suite string
-	// needs names the parts that have to pass before.
 	needs []string
 	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
 	// for their clusters most of the time.
@@ -30,8 +27,7 @@ type part struct {
 	specs bool
 	// engine is set where it needs a container engine; without one it is left out.
 	engine bool
-	// env of the target.
-	env []string
+	env    []string
 }
 
 // load is how much of -at-a-time a part takes.
@@ -139,17 +135,6 @@ func flags(filter string, more ...string) []string {
 	return []string{fmt.Sprintf("E2E_FLAGS=-ginkgo.label-filter=%q %s", filter, strings.Join(more, " "))}
 }
 
-// onlyInAll names the parts that the gate does not have.
-func onlyInAll() []string {
-	var names []string
-	for _, p := range allParts {
-		if !slices.ContainsFunc(gateParts, func(g part) bool { return g.name == p.name }) {
-			names = append(names, p.name)
-		}
-	}
-	return names
-}
-
 // pick returns the parts that are named, and what they need. Without a name it returns all.
 func pick(parts []part, names string) ([]part, error) {
 	wanted := map[string]bool{}
@@ -170,6 +155,3 @@ func pick(parts []part, names string) ([]part, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !wanted[p.name] }), nil
 }
-
-// hasEngine reports whether a container engine answers.
-func hasEngine() bool { return exec.Command("docker", "info").Run() == nil }

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,6 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// specs counts what a part has run.
 type specs struct {
 	Run int `json:"run"`
 	// Left are those that its flags leave out. What the cluster is not made for is not counted.
@@ -28,7 +28,6 @@ type specs struct {
 	Failures []failure `json:"failures,omitempty"`
 }
 
-// failure is one spec or test that failed.
 type failure struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
@@ -117,17 +116,14 @@ func goTests(lines *bufio.Scanner) specs {
 	for _, names := range failed {
 		for _, name := range names {
 			// A test fails with its parts and a package with its tests: the innermost tell why.
-			if !slices.ContainsFunc(names, func(inner string) bool { return isWithin(inner, name) }) {
+			if !slices.ContainsFunc(names, func(inner string) bool {
+				return strings.HasPrefix(inner, name+"/") || !strings.Contains(name, " ") && strings.HasPrefix(inner, name+" ")
+			}) {
 				s.Failures = append(s.Failures, failure{name, output[name]})
 			}
 		}
 	}
 	return s
-}
-
-// isWithin reports whether a test is a part of another one, or of a package.
-func isWithin(inner, outer string) bool {
-	return strings.HasPrefix(inner, outer+"/") || !strings.Contains(outer, " ") && strings.HasPrefix(inner, outer+" ")
 }
 
 // summary is the table of all parts, and what the gate leaves to `make test-all`.
@@ -144,7 +140,13 @@ func summary(results []result, all bool) string {
 		}
 	}
 	if !all {
-		fmt.Fprintf(&b, "\nOnly `make test-all` runs: %s.\n", strings.Join(onlyInAll(), ", "))
+		var only []string
+		for _, p := range allParts {
+			if !slices.ContainsFunc(gateParts, func(g part) bool { return g.name == p.name }) {
+				only = append(only, p.name)
+			}
+		}
+		fmt.Fprintf(&b, "\nOnly `make test-all` runs: %s.\n", strings.Join(only, ", "))
 	}
 	fmt.Fprintf(&b, "\n%d passed, %d failed\n", max(0, run-failed), failed)
 	return b.String()
@@ -178,25 +180,24 @@ func left(results []result, i int) int {
 	return n
 }
 
-// most is how many failures of a part are told; the log has all.
-const most = 2
-
-// why says in a few lines what failed in a part, and where its log is.
-func (r result) why() string {
-	lines := []string{fmt.Sprintf("%s: %s; log: %s", r.Part, r.Error, r.Log)}
-	for i, f := range r.Specs.Failures {
-		if i == most {
-			lines = append(lines, fmt.Sprintf("  and %d more", len(r.Specs.Failures)-most))
-			break
+// verdict tells in a few lines what failed, why, and where to read on.
+func verdict(results []result) error {
+	var lines []string
+	for _, r := range results {
+		if !r.Failed() {
+			continue
 		}
-		lines = append(lines, "  "+f.Name+": "+oneLine(f.Why))
+		lines = append(lines, fmt.Sprintf("%s: %s; log: %s", r.Part, r.Error, r.Log))
+		for _, f := range r.Specs.Failures[:min(2, len(r.Specs.Failures))] {
+			why := strings.Join(strings.Fields(f.Why), " ")
+			lines = append(lines, "  "+f.Name+": "+why[:min(600, len(why))])
+		}
 	}
-	return strings.Join(lines, "\n")
-}
-
-// oneLine returns the beginning of a text as one line.
-func oneLine(text string) string {
-	const width = 600
-	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(width, len(text))]
+	if len(lines) == 0 {
+		return nil
+	}
+	if len(lines) > 10 {
+		lines = append(lines[:9], "and more: the table has all")
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }

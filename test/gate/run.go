@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Command gate runs the parts that testing this project is made of, some beside each other,
+// and ends with a table of them: seconds, specs that ran, specs that are left out. Without a
+// flag it runs what every change has to pass, with -all everything there is.
+//
+// It runs in the root of a checkout. Each part is a make target; its log and what it said of
+// its specs lie in .tests. A run with -all goes on where one of the same commit was stopped.
 package main
 
 import (
@@ -7,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,24 +23,59 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
-// run is one run through parts.
+// reportDir holds the logs and reports of all parts, below the root of the checkout.
+const reportDir = ".tests"
+
+func main() {
+	attempt.Main("gate: ", func(ctx context.Context) error {
+		return attempt.To(func() { attempt.Succeed(verdict(gate(ctx))) })
+	})
+}
+
+// gate runs the parts that the flags ask for, and prints their table.
+func gate(ctx context.Context) []result {
+	all := flag.Bool("all", false, "run everything, in place of what every change has to pass")
+	only := flag.String("only", "", "run these parts alone, separated by commas, after what they need")
+	atATime := flag.Int("at-a-time", 3, "how many parts run beside each other; those that keep processors busy count twice")
+	flag.Parse()
+	parts, name := gateParts, "gate"
+	if *all {
+		parts, name = allParts, "all"
+	}
+	parts = attempt.Must(pick(parts, *only))
+	dir := attempt.Must(filepath.Abs(filepath.Join(reportDir, name)))
+	// The parts of a second run would have the same clusters.
+	lock := attempt.Must(attempt.Lock(reportDir))
+	defer lock.Close()
+	file := filepath.Join(dir, "tests.md")
+	attempt.Succeed(os.RemoveAll(file))
+	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, engine: exec.Command("docker", "info").Run() == nil, commit: commitOf, out: os.Stdout}
+	results := attempt.Must(r.run(ctx))
+	table := summary(results, *all)
+	fmt.Print("\n" + table)
+	// What is kept tells of everything.
+	if *only == "" && ctx.Err() == nil {
+		attempt.Succeed(os.WriteFile(file, []byte(table), 0o644))
+	}
+	return results
+}
+
 type run struct {
-	// dir receives logs and reports.
 	dir     string
 	parts   []part
 	atATime int
 	// resumes leaves out what an earlier run of the same commit has passed.
 	resumes bool
-	// engine is whether a container engine answers.
-	engine bool
+	engine  bool
 	// commit names the state of the checkout.
 	commit func(context.Context) (string, error)
 	out    io.Writer
 }
 
-// result is what came of a part.
 type result struct {
 	Part    string  `json:"part"`
 	Suite   string  `json:"suite,omitempty"`
@@ -41,7 +83,6 @@ type result struct {
 	Seconds float64 `json:"seconds"`
 	// Error is how the part ended, empty if it passed.
 	Error string `json:"error,omitempty"`
-	// Log is the file with all that it printed.
 	Log   string `json:"log"`
 	Specs specs  `json:"specs"`
 	// Earlier is set where an earlier run of the same commit has passed it.
@@ -63,7 +104,7 @@ func (r *run) run(ctx context.Context) ([]result, error) {
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return nil, err
 	}
-	results, busy := map[string]result{}, map[string]int{}
+	results, busy, load := map[string]result{}, map[string]int{}, 0
 	ended := make(chan result)
 	for waiting := slices.Clone(r.parts); len(waiting) > 0 || len(busy) > 0; {
 		waiting = slices.DeleteFunc(waiting, func(p part) bool {
@@ -76,10 +117,11 @@ func (r *run) run(ctx context.Context) ([]result, error) {
 				r.say(p, "%s", res.state())
 				return true
 			}
-			if !ready(p, results) || len(busy) > 0 && total(busy)+p.load() > r.atATime {
+			waits := slices.ContainsFunc(p.needs, func(need string) bool { _, ended := results[need]; return !ended })
+			if waits || len(busy) > 0 && load+p.load() > r.atATime {
 				return false
 			}
-			busy[p.name] = p.load()
+			busy[p.name], load = p.load(), load+p.load()
 			r.say(p, "starts: %s", p)
 			go func() { ended <- r.play(ctx, p, commit) }()
 			return true
@@ -88,6 +130,7 @@ func (r *run) run(ctx context.Context) ([]result, error) {
 			continue // what was waited for is known
 		}
 		done := <-ended
+		load -= busy[done.Part]
 		delete(busy, done.Part)
 		results[done.Part] = done
 		r.say(part{name: done.Part}, "%s after %.0f s", done.state(), done.Seconds)
@@ -105,7 +148,7 @@ func (r *run) known(p part, commit string, results map[string]result) (result, b
 		return result{Part: p.name, Commit: commit, LeftOut: "no container engine answers"}, true
 	}
 	if r.resumes && !p.builds {
-		if earlier, err := r.read(p, commit); err == nil {
+		if earlier, passed := r.read(p, commit); passed {
 			return earlier, true
 		}
 	}
@@ -134,35 +177,16 @@ func (r result) state() string {
 	return "passed"
 }
 
-// ready reports whether all that a part needs has ended.
-func ready(p part, results map[string]result) bool {
-	return !slices.ContainsFunc(p.needs, func(need string) bool { _, ended := results[need]; return !ended })
-}
-
-func total(busy map[string]int) int {
-	sum := 0
-	for _, load := range busy {
-		sum += load
-	}
-	return sum
-}
-
 // play runs a part to its end. All that it started ends with it where we are told to end.
 func (r *run) play(ctx context.Context, p part, commit string) result {
 	res := result{Part: p.name, Suite: p.suite, Commit: commit, Log: filepath.Join(r.dir, p.name+".log")}
 	report := filepath.Join(r.dir, p.name+".json")
 	start := time.Now()
-	err := func() error {
-		log, err := os.Create(res.Log)
-		if err != nil {
-			return err
-		}
+	err := attempt.To(func() {
+		log := attempt.Must(os.Create(res.Log))
 		defer log.Close()
-		old, _ := filepath.Glob(report + "*") // the pattern is well-formed
-		for _, name := range old {
-			if err := os.Remove(name); err != nil {
-				return err
-			}
+		for _, old := range attempt.Must(filepath.Glob(report + "*")) {
+			attempt.Succeed(os.Remove(old))
 		}
 		cmd := exec.CommandContext(ctx, p.argv()[0], p.argv()[1:]...)
 		cmd.Env = append(environment(), append(p.env, "REPORT="+report)...)
@@ -171,10 +195,14 @@ func (r *run) play(ctx context.Context, p part, commit string) result {
 		}
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return end(-cmd.Process.Pid) }
+		// What does not end when it is asked to is killed.
+		cmd.Cancel = func() error {
+			time.AfterFunc(endsWithin, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+			return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		}
 		cmd.WaitDelay = endsWithin
-		return cmd.Run()
-	}()
+		attempt.Succeed(cmd.Run())
+	})
 	if now, errNow := r.commit(ctx); err == nil && (errNow != nil || now != commit) {
 		err = fmt.Errorf("the checkout has changed meanwhile: it is %s now", now)
 	}
@@ -195,12 +223,6 @@ func (r *run) play(ctx context.Context, p part, commit string) result {
 // endsWithin is how long the targets of a part may take down their control planes.
 const endsWithin = time.Minute
 
-// end asks a group of processes to end, and has those killed that do not.
-func end(group int) error {
-	time.AfterFunc(endsWithin, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
-	return syscall.Kill(group, syscall.SIGTERM)
-}
-
 // environment is ours without what would choose a cluster, or other specs, for every part: they are
 // what the table of parts says.
 func environment() []string {
@@ -216,26 +238,16 @@ func (r *run) resultFile(name string) string { return filepath.Join(r.dir, name+
 
 func (r *run) write(res result) error {
 	content, err := json.MarshalIndent(res, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(r.resultFile(res.Part), content, 0o644)
+	return errors.Join(err, os.WriteFile(r.resultFile(res.Part), content, 0o644))
 }
 
-// read returns the result of an earlier run of the same commit, if the part passed in it.
-func (r *run) read(p part, commit string) (result, error) {
+// read returns the result of an earlier run of the same commit, and whether the part passed in it.
+func (r *run) read(p part, commit string) (result, bool) {
 	res := result{Earlier: true}
 	content, err := os.ReadFile(r.resultFile(p.name))
-	if err != nil {
-		return res, err
-	}
-	if err := json.Unmarshal(content, &res); err != nil {
-		return res, err
-	}
-	if res.Commit != commit || res.Failed() || strings.HasSuffix(commit, changed) {
-		return res, fmt.Errorf("%s of another state", p.name)
-	}
-	return res, nil
+	passed := err == nil && json.Unmarshal(content, &res) == nil &&
+		res.Commit == commit && !res.Failed() && !strings.HasSuffix(commit, changed)
+	return res, passed
 }
 
 // changed marks a checkout with changes that no commit has: nothing of it is taken for tested.
@@ -243,13 +255,10 @@ const changed = "+changes"
 
 // commitOf names the state of the checkout.
 func commitOf(ctx context.Context) (string, error) {
-	head, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return "", fmt.Errorf("not a git checkout: %w", err)
-	}
-	status, err := exec.CommandContext(ctx, "git", "status", "--porcelain").Output()
-	if err != nil {
-		return "", err
+	head, errHead := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
+	status, errStatus := exec.CommandContext(ctx, "git", "status", "--porcelain").Output()
+	if err := errors.Join(errHead, errStatus); err != nil {
+		return "", fmt.Errorf("asking git for the commit: %w", err)
 	}
 	commit := string(bytes.TrimSpace(head))
 	if len(status) > 0 {

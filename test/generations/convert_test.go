@@ -45,7 +45,6 @@ type pods struct {
 	}
 }
 
-// jobSet is what an answer has.
 func jobSet[T any](t *testing.T, a answer) T {
 	t.Helper()
 	expect.Need(t, a.Failure == "", "Trainer failed: %s", a.Failure)
@@ -90,8 +89,7 @@ func plain(key string, value any, anyOrder bool) any {
 	return value
 }
 
-// converted is a manifest before and after. Others is the original without our part,
-// which conversions leave out.
+// converted is a manifest before and after. Others is the original without our part, which conversions leave out.
 type converted struct {
 	runtime, original, others, result json.RawMessage
 	anyOrder                          bool
@@ -106,8 +104,7 @@ type conversion func([]byte) ([]byte, []string, field.ErrorList)
 // batch bounds how many manifests are in memory at a time.
 const batch = 1000
 
-// direction is a conversion and the releases on its two sides. Nobody serves the originals
-// of a proposal.
+// direction is a conversion and the releases on its two sides. Nobody serves the originals of a proposal.
 type direction struct {
 	proposal bool
 	newJob   func(random.Source) random.Object
@@ -116,8 +113,7 @@ type direction struct {
 	count    int
 }
 
-// prove converts random manifests, has the CRDs check them, and compares the pods that
-// the releases make of them.
+// prove converts random manifests, has the CRDs check them, and compares the pods that the releases make of them.
 func (d direction) prove(t *testing.T) {
 	t.Helper()
 	s, exact := random.New(*seed).Taken(), 0
@@ -220,8 +216,7 @@ func TestOverridesToPatchesOf22(t *testing.T) {
 	direction{newJob: queuedJob, convert: toRuntimePatches, from: trainjob.Trainer21, to: trainjob.Trainer22, count: *manifests / 10}.prove(t)
 }
 
-// TestProposalToPatches converts what the overrides would be in the shapes of the
-// proposal, which no release serves.
+// TestProposalToPatches converts what the overrides would be in the shapes of the proposal, which no release serves.
 func TestProposalToPatches(t *testing.T) {
 	direction{
 		proposal: true, newJob: overridesJob,

@@ -7,15 +7,24 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -32,7 +41,6 @@ type answer struct {
 	Failure string          `json:"failure"`
 }
 
-// refusals are what the webhook refuses a TrainJob for.
 func (a answer) refusals() []string {
 	if a.Failure != "" {
 		return append(a.Errors, a.Failure)
@@ -67,7 +75,6 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// ask returns the answers of one release, in the order of the questions.
 func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question) []answer {
 	t.Helper()
 	answers := make([]answer, len(questions))
@@ -103,4 +110,198 @@ func fill(answers []answer, module string, questions []question) error {
 		}
 	}
 	return nil
+}
+
+// TestProvenance takes each source away in turn, as the test of package provenance does
+// with Trainer's library of our own go.mod.
+func TestProvenance(t *testing.T) {
+	for generation, module := range modules {
+		t.Run(module, func(t *testing.T) {
+			s := random.New(*seed)
+			var removals [][]removal.Removal
+			var questions []question
+			for range *manifests / 100 {
+				in := newInput(t, s, generation)
+				all := append([]removal.Removal{{Input: in}}, removal.All(in)...)
+				for _, r := range all {
+					questions = append(questions, asked(t, r.Input))
+				}
+				removals = append(removals, all)
+			}
+			answers := ask(t, generation, questions)
+			checked := 0
+			for i, all := range removals {
+				fields := explain(t, all[0].Input, answers[0])
+				for j, r := range all[1:] {
+					n, err := removal.Check(fields, r.Source, explain(t, r.Input, answers[j+1]))
+					if checked += n; err != nil {
+						t.Fatalf("TrainJob %d: %v (-seed %d)", i, err, *seed)
+					}
+				}
+				answers = answers[len(all):]
+			}
+			t.Logf("%d fields of %d TrainJobs (-seed %d)", checked, len(removals), *seed)
+		})
+	}
+}
+
+func newInput(t *testing.T, s random.Source, generation trainjob.TrainerVersion) provenance.Input {
+	t.Helper()
+	in := provenance.Input{Runtime: recoded[*trainer.TrainingRuntimeSpec](t, s.Runtime()), Job: recoded[*trainjob.TrainJob](t, s.Job(patchesOf(s, generation)))}
+	if generation == trainjob.Trainer21 {
+		metadata := s.Metadata()
+		in.Labels, in.Annotations = recoded[map[string]string](t, metadata["labels"]), recoded[map[string]string](t, metadata["annotations"])
+	}
+	return in
+}
+
+// asked puts an input together again.
+func asked(t *testing.T, in provenance.Input) question {
+	t.Helper()
+	job := recoded[random.Object](t, in.Job)
+	spec := job["spec"].(random.Object)
+	spec["labels"], spec["annotations"] = in.Labels, in.Annotations
+	return question{Runtime: in.Runtime, Job: job}
+}
+
+func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
+	t.Helper()
+	return expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
+}
+
+// TestRules compares the verdicts on TrainJobs that have something wrong with them
+// more often than not with those of the CRD and the webhook of each release.
+func TestRules(t *testing.T) {
+	for generation, module := range modules {
+		t.Run(module, func(t *testing.T) {
+			schema, s := newCRD(t, generation), random.New(*seed)
+			var verdicts []rules.Verdict
+			var questions []question
+			for range *manifests / 4 {
+				// Names and images of the TrainJob itself are not what the rules are about.
+				fields := patchesOf(s, generation)
+				s.Damage(fields[fieldOf(generation)])
+				q := question{Runtime: s.Runtime(), Job: s.Bare(fields), Validate: true}
+				verdicts = append(verdicts, rules.Create(generation, recoded[*trainer.TrainingRuntimeSpec](t, q.Runtime), ruled(t, fields)))
+				questions = append(questions, q)
+			}
+			refused := 0
+			for i, webhook := range ask(t, generation, questions) {
+				refusals := append(schema.refusals(t, questions[i].Job), webhook.refusals()...)
+				if len(refusals) > 0 {
+					refused++
+				}
+				if errs := verdicts[i].Errors; (len(refusals) > 0) != (len(errs) > 0) {
+					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, errs.ToAggregate(), encode(t, questions[i]))
+				}
+			}
+			t.Logf("%d attempts, %d of them refused (-seed %d)", len(questions), refused, *seed)
+		})
+	}
+}
+
+// patchesOf is a spec with patches as a release has them.
+func patchesOf(s random.Source, generation trainjob.TrainerVersion) random.Object {
+	if generation == trainjob.Trainer21 {
+		return random.Object{fieldOf(generation): s.PodTemplateOverrides()}
+	}
+	return random.Object{fieldOf(generation): s.RuntimePatches(true)}
+}
+
+func fieldOf(generation trainjob.TrainerVersion) string {
+	if generation == trainjob.Trainer21 {
+		return "podTemplateOverrides"
+	}
+	return "runtimePatches"
+}
+
+// ruled is what the rules look at in a spec.
+func ruled(t *testing.T, spec random.Object) *trainjob.Spec {
+	t.Helper()
+	return &trainjob.Spec{
+		PodTemplateOverrides: recoded[[]trainjob.RuntimePatch](t, spec["podTemplateOverrides"]),
+		RuntimePatches:       recoded[[]trainjob.RuntimePatch](t, spec["runtimePatches"]),
+	}
+}
+
+func recoded[T any](t *testing.T, value any) T {
+	t.Helper()
+	return expect.FromJSON[T](t, expect.JSON(t, value))
+}
+
+func encode(t *testing.T, value any) json.RawMessage {
+	t.Helper()
+	return json.RawMessage(expect.JSON(t, value))
+}
+
+// TestFields asks the CRD of each release and the rules, case by case, and names the releases that refuse.
+func TestFields(t *testing.T) {
+	const all = "2.1 2.2 2.3"
+	long := "a123456789012345678901234567890123456789012345678901234567890123"
+	cases := map[string]struct {
+		// metadata and spec are what a TrainJob has besides the least.
+		metadata, spec string
+		refused        string
+	}{
+		"the least":                       {},
+		"a name that begins with a digit": {metadata: `{"name":"1a"}`, refused: all},
+		"a name that is too long":         {metadata: `{"name":"` + long + `"}`, refused: all},
+		"no name of a runtime":            {spec: `"runtimeRef":{"kind":"TrainingRuntime"}`, refused: all},
+		"a text for true":                 {spec: `"suspend":"true"`, refused: all},
+		"a text for a number":             {spec: `"trainer":{"numNodes":"2"}`, refused: all},
+		"a number for a text":             {spec: `"trainer":{"image":2}`, refused: all},
+		"an object for a list":            {spec: `"trainer":{"args":{}}`, refused: all},
+		"a text for an object":            {spec: `"trainer":"x"`, refused: all},
+		"a field that nobody has":         {spec: `"replicas":2`, refused: all},
+		"one further down":                {spec: `"trainer":{"gpus":2}`, refused: all},
+		"another manager":                 {spec: `"managedBy":"me"`, refused: all},
+		"MultiKueue":                      {spec: `"managedBy":"kueue.x-k8s.io/multikueue"`},
+		"a number of processes":           {spec: `"trainer":{"numProcPerNode":2}`},
+		"automatic processes":             {spec: `"trainer":{"numProcPerNode":"auto"}`, refused: "2.2 2.3"},
+		"amounts as numbers":              {spec: `"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8,"cpu":"1"}}}`},
+		"overrides":                       {spec: `"podTemplateOverrides":[]`, refused: "2.2 2.3"},
+		"proposed overrides":              {spec: `"templateOverrides":[]`, refused: all},
+		"labels of the JobSet":            {spec: `"labels":{"a":"b"}`, refused: "2.2 2.3"},
+		"patches":                         {spec: `"runtimePatches":[]`, refused: "2.1"},
+		"a deadline":                      {spec: `"activeDeadlineSeconds":60`, refused: "2.1"},
+		"no time at all":                  {spec: `"activeDeadlineSeconds":0`, refused: all},
+		"a path of a data set":            {spec: `"initializer":{"dataset":{"storageUri":"/data"}}`, refused: "2.3"},
+		"a path of a model":               {spec: `"initializer":{"model":{"storageUri":"model"}}`, refused: "2.3"},
+		"a URI":                           {spec: `"initializer":{"model":{"storageUri":"hf://a/b"}}`},
+		"nulls":                           {spec: `"trainer":null,"initializer":null,"suspend":null`},
+	}
+	for generation := range modules {
+		schema := newCRD(t, generation)
+		for name, tc := range cases {
+			t.Run(fmt.Sprintf("%s: %s", generation, name), func(t *testing.T) {
+				job := random.New(0).Bare(random.Object{})
+				if tc.metadata != "" {
+					job["metadata"] = expect.FromJSON[random.Object](t, tc.metadata)
+				}
+				maps.Copy(job["spec"].(random.Object), expect.FromJSON[random.Object](t, "{"+tc.spec+"}"))
+				want := strings.Contains(tc.refused, generation.String())
+				refusals := schema.refusals(t, job)
+				expect.That(t, (len(refusals) > 0) == want, "The CRD finds %q", refusals)
+				errs := rules.Fields(generation, encode(t, job))
+				expect.That(t, (len(errs) > 0) == want, "The rules find %v", errs.ToAggregate())
+			})
+		}
+	}
+}
+
+// crd is that of TrainJobs in one release.
+type crd struct{ *releases.Schema }
+
+func newCRD(t *testing.T, generation trainjob.TrainerVersion) crd {
+	t.Helper()
+	return crd{expect.Must(releases.NewSchema(generation, releases.TrainJob))(t)}
+}
+
+func (c crd) refusals(t *testing.T, job any) (texts []string) {
+	t.Helper()
+	_, errs := c.Check(t.Context(), encode(t, job))
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return texts
 }

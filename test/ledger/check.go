@@ -30,8 +30,7 @@ const (
 // Violation says what was not so, and from when to when.
 type Violation struct {
 	Rule Rule
-	// From and Until are times of the recorder, RV is the first resource version.
-	// Until is zero where it never ended.
+	// From and Until are times of the recorder, RV is the first resource version. Until is zero where it never ended.
 	From, Until time.Time
 	RV          uint64
 
@@ -82,7 +81,6 @@ type page struct {
 	job types.UID
 }
 
-// checker goes through a history once.
 type checker struct {
 	Expectation
 	*state
@@ -96,16 +94,15 @@ type checker struct {
 	ceilings map[slot]int64
 }
 
-// Check goes through versions in the order of their resource versions and returns all that
-// should not have been.
+// Check goes through versions in the order of their resource versions and returns all that should not have been.
 func Check(versions []record.Version, want Expectation) (Result, error) {
 	entries := make([]entry, 0, len(versions))
 	for _, v := range versions {
-		e, err := read(v)
+		apply, err := read(v)
 		if err != nil {
 			return Result{}, fmt.Errorf("%s: %w", v, err)
 		}
-		entries = append(entries, e)
+		entries = append(entries, entry{v.RV, v.At, v.Object.GetUID(), v.Deleted, apply})
 	}
 	return check(entries, want), nil
 }
@@ -113,10 +110,7 @@ func Check(versions []record.Version, want Expectation) (Result, error) {
 func check(entries []entry, want Expectation) Result {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.rv, b.rv) })
-	c := &checker{
-		Expectation: want, state: newState(),
-		open: map[string]*Violation{}, tolerated: map[*Violation]bool{}, ceilings: map[slot]int64{},
-	}
+	c := &checker{Expectation: want, state: newState(), open: map[string]*Violation{}, tolerated: map[*Violation]bool{}, ceilings: map[slot]int64{}}
 	for _, e := range entries {
 		if e.deleted {
 			c.deleted[e.uid] = true
@@ -124,7 +118,8 @@ func check(entries []entry, want Expectation) Result {
 	}
 	for _, e := range entries {
 		e.apply(c.state)
-		if !c.unknown(e.rv) {
+		// Other versions of that time may be missing.
+		if !slices.ContainsFunc(c.Gaps, func(g record.Gap) bool { return g.From <= e.rv && e.rv < g.To }) {
 			c.look(e)
 		}
 	}
@@ -139,11 +134,6 @@ func check(entries []entry, want Expectation) Result {
 		}
 	}
 	return c.Result
-}
-
-// unknown reports whether other versions of that time may be missing.
-func (c *checker) unknown(rv uint64) bool {
-	return slices.ContainsFunc(c.Gaps, func(g record.Gap) bool { return g.From <= rv && rv < g.To })
 }
 
 // look compares pods, charges and quotas as they are after e.
@@ -193,7 +183,6 @@ func (c *checker) note(e entry, v Violation, p page, tolerated bool) string {
 	return key
 }
 
-// close ends the violations that go on no more.
 func (c *checker) close(e entry, over map[string]bool) {
 	for key, v := range c.open {
 		if !over[key] {
@@ -235,8 +224,7 @@ func (c *checker) charged() map[page]int64 {
 	return sums
 }
 
-// lowerCeilings follows the quotas. Where an admin lowers one, Kueue lets those go on that
-// it has charged for.
+// lowerCeilings follows the quotas. Where an admin lowers one, Kueue lets those go on that it has charged for.
 func (c *checker) lowerCeilings(charged map[page]int64) {
 	used := map[slot]int64{}
 	for p, amount := range charged {
@@ -266,8 +254,7 @@ func (c *checker) ofCohort(cohort kueue.CohortReference, s slot) slot {
 	return s
 }
 
-// limits are the quotas of ClusterQueues and cohorts. A ClusterQueue that borrows without a
-// limit has none.
+// limits are the quotas of ClusterQueues and cohorts. A ClusterQueue that borrows without a limit has none.
 func (c *checker) limits() map[slot]int64 {
 	limits := map[slot]int64{}
 	for name, queue := range c.queues {

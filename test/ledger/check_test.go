@@ -15,7 +15,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// change is a version of an object, or its end.
 type change struct {
 	manifest string
 	deleted  bool
@@ -36,13 +35,11 @@ func gone(manifests ...string) []change {
 	return changes
 }
 
-// then is one after the other.
 func then(changes ...[]change) []change { return slices.Concat(changes...) }
 
 // unqueued has TrainJob one in no queue.
 var unqueued = is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`)
 
-// history has a change in each second.
 func history(t *testing.T, changes []change) []record.Version {
 	t.Helper()
 	versions := make([]record.Version, 0, len(changes))
@@ -105,10 +102,6 @@ func admitted(job, flavor string) string {
 	return workloadOf(job, `{`+admission(flavor)+`, conditions: [{type: QuotaReserved, status: "True"}]}`)
 }
 
-func inactive(job string) string {
-	return strings.Replace(admitted(job, "a"), "spec: {", "spec: {active: false, ", 1)
-}
-
 // jobOf is the Job of a JobSet.
 func jobOf(name, jobSet string) string {
 	return fmt.Sprintf(`{kind: Job, metadata: {uid: j-%s, name: one, ownerReferences: [{kind: JobSet, uid: %s, controller: true}]}}`, name, jobSet)
@@ -122,7 +115,6 @@ func pods(names ...string) (changes []change) {
 	return changes
 }
 
-// podOn has 4 GPUs.
 func podOn(name, job, node string) string { return podThat(name, job, node, "") }
 
 // podThat has more after its spec.
@@ -131,7 +123,6 @@ func podThat(name, job, node, more string) string {
 		spec: {nodeName: %q, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}%s}`, name, name, job, node, more)
 }
 
-// over is what a test expects of a violation.
 type over struct {
 	Rule                      Rule
 	ClusterQueue, Flavor, Job string
@@ -254,7 +245,7 @@ func TestCheck(t *testing.T) {
 			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
 		"a deactivated job's pods terminate": {
-			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))),
+			story: then(is(admitted("one", "a")), pods("1"), is(strings.Replace(admitted("one", "a"), "spec: {", "spec: {active: false, ", 1)), gone(podOn("1", "one", "node-a"))),
 			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"Kueue gives more than there is": {
@@ -263,11 +254,8 @@ func TestCheck(t *testing.T) {
 		},
 		"an admin lowers the quota of a running job": {story: then(is(admitted("one", "a")), pods("1"), is(clusterQueue("cq", 0)), pods("2"))},
 		"a lowered quota is not given to somebody else": {
-			story: then(
-				is(admitted("one", "a"), clusterQueue("cq", 0)), gone(admitted("one", "a")),
-				is(admitted("two", "a"), podOn("1", "two", "node-a")),
-			),
-			want: []over{{OverQuota, "cq", "a", "", 4, 0, false}},
+			story: then(is(admitted("one", "a"), clusterQueue("cq", 0)), gone(admitted("one", "a")), is(admitted("two", "a"), podOn("1", "two", "node-a"))),
+			want:  []over{{OverQuota, "cq", "a", "", 4, 0, false}},
 		},
 		"a ClusterQueue borrows in its cohort": {
 			story: then(

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package ledger watches whether the pods of queued TrainJobs stay within the quota that
+// their jobs are charged for: Kueue counts Workloads, and the truth is the pods.
 package ledger
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -23,8 +29,85 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// entry is what matters of a version. Entries are kept, versions are not: a spec may see
-// a hundred thousand of them.
+// namespaced and clusterWide are the kinds that say who runs, who is charged and for what.
+var (
+	namespaced = []schema.GroupVersionResource{
+		{Version: "v1", Resource: "pods"},
+		{Group: "batch", Version: "v1", Resource: "jobs"},
+		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
+		{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
+		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
+		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "localqueues"},
+	}
+	clusterWide = []schema.GroupVersionResource{
+		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "clusterqueues"},
+		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "cohorts"},
+		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "resourceflavors"},
+		{Version: "v1", Resource: "nodes"},
+	}
+)
+
+// Kinds returns what has to be recorded for a check of some namespaces.
+func Kinds(namespaces ...string) []record.Kind {
+	var kinds []record.Kind
+	for _, gvr := range clusterWide {
+		kinds = append(kinds, record.Kind{GroupVersionResource: gvr})
+	}
+	for _, namespace := range namespaces {
+		for _, gvr := range namespaced {
+			kinds = append(kinds, record.Kind{GroupVersionResource: gvr, Namespace: namespace})
+		}
+	}
+	return kinds
+}
+
+// Ledger records what goes on in some namespaces.
+type Ledger struct {
+	recorder *record.Recorder
+	cancel   context.CancelFunc
+
+	mu      sync.Mutex
+	entries []entry
+	err     error
+}
+
+// Watch records until Close.
+func Watch(ctx context.Context, api dynamic.Interface, namespaces ...string) (*Ledger, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &Ledger{cancel: cancel}
+	var err error
+	if l.recorder, err = record.Start(ctx, api, Kinds(namespaces...), l.take); err != nil {
+		cancel()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Ledger) take(v record.Version) {
+	apply, err := read(v)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && l.err == nil {
+		l.err = err
+	}
+	l.entries = append(l.entries, entry{v.RV, v.At, v.Object.GetUID(), v.Deleted, apply})
+}
+
+// CaughtUp reports, by an error, whether a version is still on its way.
+func (l *Ledger) CaughtUp(ctx context.Context) error { return l.recorder.CaughtUp(ctx) }
+
+// Close ends the watches.
+func (l *Ledger) Close() { l.cancel() }
+
+// Check returns what was found up to now.
+func (l *Ledger) Check(want Expectation) (Result, error) {
+	want.Gaps = append(want.Gaps, l.recorder.Gaps()...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return check(l.entries, want), l.err
+}
+
+// entry is what matters of a version. Entries are kept, versions are not: a spec may see a hundred thousand of them.
 type entry struct {
 	rv      uint64
 	at      time.Time
@@ -36,8 +119,7 @@ type entry struct {
 
 // pod is what a pod asks for, and where it is.
 type pod struct {
-	name string
-	// owner is its Job.
+	name         string
 	owner        types.UID
 	node         string
 	ended        bool
@@ -48,8 +130,7 @@ type pod struct {
 
 // charge is what Kueue counts for a Workload.
 type charge struct {
-	name string
-	// job is its TrainJob.
+	name         string
 	job          types.UID
 	clusterQueue string
 	// reserved is whether it holds quota, active whether Kueue counts it.
@@ -59,19 +140,16 @@ type charge struct {
 	flavors map[string]map[corev1.ResourceName]kueue.ResourceFlavorReference
 }
 
-// read returns the entry of a version.
-func read(v record.Version) (entry, error) {
-	e := entry{rv: v.RV, at: v.At, uid: v.Object.GetUID(), deleted: v.Deleted}
-	var err error
-	e.apply, err = readChange(v)
-	return e, err
-}
-
-func readChange(v record.Version) (func(*state), error) {
+// read returns what a version makes of the state.
+func read(v record.Version) (func(*state), error) {
 	obj, uid, name := v.Object, v.Object.GetUID(), v.Object.GetName()
 	kind, owner := obj.GetKind(), ownerOf(obj)
 	if v.Deleted {
-		return func(s *state) { s.remove(uid, kind == "JobSet") }, nil
+		return func(s *state) {
+			delete(s.pods, uid)
+			delete(s.workloads, uid)
+			s.gone[uid] = kind == "JobSet"
+		}, nil
 	}
 	switch kind {
 	case "Pod":
@@ -104,7 +182,6 @@ func readChange(v record.Version) (func(*state), error) {
 	return func(s *state) { s.applyOwner(uid, owner) }, nil
 }
 
-// as converts an object to its type.
 func as[T any](obj *unstructured.Unstructured) (typed T, err error) {
 	err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &typed)
 	return typed, err

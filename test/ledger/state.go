@@ -30,12 +30,10 @@ type state struct {
 	// themselves, as those of deleted are at some time.
 	gone, late, deleted map[types.UID]bool
 	// trainJobs holds the LocalQueue of every TrainJob, names their names.
-	trainJobs map[types.UID]string
-	names     map[types.UID]string
-	// localQueues leads from LocalQueue to ClusterQueue.
+	trainJobs   map[types.UID]string
+	names       map[types.UID]string
 	localQueues map[string]string
-	// flavors holds all node labels that a flavor ever had: pods that were placed
-	// before it was edited run on.
+	// flavors holds all node labels that a flavor ever had: pods that were placed before it was edited run on.
 	flavors map[string][]map[string]string
 }
 
@@ -54,7 +52,6 @@ type boundPod struct {
 // stops for that.
 const joining = time.Minute
 
-// slot is what quotas are given for.
 type slot struct {
 	clusterQueue, flavor string
 	resource             corev1.ResourceName
@@ -62,28 +59,12 @@ type slot struct {
 
 func newState() *state {
 	return &state{
-		pods:      map[types.UID]*boundPod{},
-		workloads: map[types.UID]*charge{},
-		queues:    map[string]*kueue.ClusterQueueSpec{},
-		cohorts:   map[kueue.CohortReference]*kueue.CohortSpec{},
-		nodes:     map[string]map[string]string{},
-
-		owners:      map[types.UID]types.UID{},
-		gone:        map[types.UID]bool{},
-		late:        map[types.UID]bool{},
-		deleted:     map[types.UID]bool{},
-		trainJobs:   map[types.UID]string{},
-		names:       map[types.UID]string{},
-		localQueues: map[string]string{},
-		flavors:     map[string][]map[string]string{},
+		pods: map[types.UID]*boundPod{}, workloads: map[types.UID]*charge{},
+		queues: map[string]*kueue.ClusterQueueSpec{}, cohorts: map[kueue.CohortReference]*kueue.CohortSpec{},
+		nodes: map[string]map[string]string{}, localQueues: map[string]string{}, flavors: map[string][]map[string]string{},
+		owners: map[types.UID]types.UID{}, trainJobs: map[types.UID]string{}, names: map[types.UID]string{},
+		gone: map[types.UID]bool{}, late: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 	}
-}
-
-// remove forgets a deleted object.
-func (s *state) remove(uid types.UID, isJobSet bool) {
-	delete(s.pods, uid)
-	delete(s.workloads, uid)
-	s.gone[uid] = isJobSet
 }
 
 // applyOwner notes whose a JobSet or a Job is. An orphan is still the pod's way to its TrainJob.

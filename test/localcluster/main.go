@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command localcluster builds, starts and stops a real Kubernetes control plane
-// with Kueue, JobSet, Trainer and kueue-trainer on this machine: plain processes
-// on loopback, fake GPU nodes, everything it writes below one directory.
+// Command localcluster builds, starts and stops a real Kubernetes control plane with Kueue, JobSet, Trainer and
+// kueue-trainer on this machine: plain processes on loopback, fake GPU nodes, everything it writes below one directory.
 package main
 
 import (
@@ -20,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/fleet"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kindcluster"
 )
 
@@ -55,10 +55,10 @@ func newCommand() *cobra.Command {
 		withSettings("crds", "Install the CRDs of a newer Trainer and nothing else, the first step of an upgrade", (*cluster.Cluster).UpgradeCRDs),
 		plain("down", "Stop everything and remove all but the logs", (*cluster.Cluster).Down),
 		plain("status", "Show the processes and their health", (*cluster.Cluster).Status),
-		onComponent("start", "Start one component", (*cluster.Cluster).Start),
-		onComponent("stop", "Stop one component (SIGTERM)", (*cluster.Cluster).Stop),
-		onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
-		onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
+		onComponent("start", "Start one component"),
+		onComponent("stop", "Stop one component (SIGTERM)"),
+		onComponent("kill", "Kill one component (SIGKILL), as a crash would"),
+		onComponent("restart", "Stop and start one component"),
 		newKindCommand(),
 		newFleetCommand(),
 	)
@@ -82,7 +82,6 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// withSettings is a command that takes the cluster's settings.
 func withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
 	var s cluster.Settings
 	cmd := plain(use, short, func(c *cluster.Cluster, ctx context.Context) error {
@@ -105,15 +104,13 @@ func withSettings(use, short string, run func(*cluster.Cluster, context.Context,
 	return cmd
 }
 
-// plain is a command on the whole cluster.
 func plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
 	return command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error { return run(c, ctx) })
 }
 
-// onComponent is a command on one component.
-func onComponent(verb, short string, run func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
+func onComponent(verb, short string) *cobra.Command {
 	return command(verb+" NAME", short, cobra.ExactArgs(1), func(c *cluster.Cluster, ctx context.Context, args []string) error {
-		return run(c, ctx, args[0])
+		return c.Control(ctx, verb, args[0])
 	})
 }
 
@@ -127,7 +124,6 @@ func command(use, short string, args cobra.PositionalArgs, run func(*cluster.Clu
 	}}
 }
 
-// newKindCommand returns the commands for a cluster of kind's, with the same components in pods.
 func newKindCommand() *cobra.Command {
 	kind := &cobra.Command{Use: "kind", Short: "The same in pods, on a cluster of kind's"}
 	c := &kindcluster.Cluster{}
@@ -150,4 +146,31 @@ func onKind(c *kindcluster.Cluster, use, short string, run func(*kindcluster.Clu
 		c.Builder = build.Builder{Repo: repo, LogDir: filepath.Join(c.Dir, "logs"), Out: c.Out, OS: "linux"}
 		return run(c, cmd.Context())
 	}}
+}
+
+func newFleetCommand() *cobra.Command {
+	var dir, manager string
+	var workers []string
+	var nodes int
+	command := func(use, short string, run func(*fleet.Fleet, context.Context) error, choices func() []string) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := fleet.New(repo, dir, cmd.OutOrStdout(), nodes, choices()...)
+			if err != nil {
+				return err
+			}
+			return run(f, cmd.Context())
+		}}
+	}
+	root := &cobra.Command{Use: "fleet", Short: "A manager cluster and two workers, connected by MultiKueue"}
+	root.PersistentFlags().StringVar(&dir, "dir", ".fleet",
+		"directory that holds a cluster each in manager, worker1 and worker2, and a kubeconfig with a context for each [$FLEET_DIR]")
+	up := command("up", "Build, start everything that is not running, and connect the clusters", (*fleet.Fleet).Up,
+		func() []string { return append([]string{manager}, workers...) })
+	const choice = "INTEGRATION or INTEGRATION:TRAINER, such as in-tree or external:2.2"
+	up.Flags().StringVar(&manager, "manager", string(cluster.External), "the manager cluster: "+choice+" [$FLEET_MANAGER]")
+	up.Flags().StringSliceVar(&workers, "workers", []string{string(cluster.External), string(cluster.External)},
+		"the workers: "+choice+", for each [$FLEET_WORKERS]")
+	up.Flags().IntVar(&nodes, "nodes", 8, "number of GPU nodes of each worker [$NODES]")
+	root.AddCommand(up, command("down", "Stop all clusters and remove all but the logs", (*fleet.Fleet).Down, func() []string { return nil }))
+	return root
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,11 +22,11 @@ import (
 	"github.com/prometheus/common/model"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// These are short: what takes minutes in production takes seconds here. The API server has ten thousand
-// series to tell.
+// These are short: what takes minutes in production takes seconds here. The API server has ten thousand series to tell.
 const (
 	scrapeInterval    = 2 * time.Second
 	apiServerInterval = 5 * time.Second
@@ -40,12 +41,12 @@ type server struct {
 // startPrometheus starts bin/prometheus until the specs are over.
 func startPrometheus(ctx context.Context, w *world.World) *server {
 	dir := GinkgoT().TempDir()
-	rules := must(yaml.Marshal(soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml")))))
+	rules := specs.Must(yaml.Marshal(soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml")))))
 	for name, content := range map[string]string{"rules.yaml": string(rules), "token": w.Token(ctx, "kueue-trainer-metrics-reader"), "prometheus.yaml": scrapes()} {
 		Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
-	log := must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
+	log := specs.Must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
 	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)
 	process.Dir, process.Stdout, process.Stderr = dir, log, log
 	Expect(process.Start()).To(Succeed(), "make monitoring-test builds it")
@@ -54,7 +55,7 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 		_ = process.Wait()
 		_ = log.Close()
 	})
-	s := &server{API: promv1.NewAPI(must(api.NewClient(api.Config{Address: "http://" + address}))), address: address}
+	s := &server{API: promv1.NewAPI(specs.Must(api.NewClient(api.Config{Address: "http://" + address}))), address: address}
 	Eventually(ctx, func(g Gomega) {
 		targets, err := s.Targets(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -72,12 +73,11 @@ const scrapeJob = `
 - {job_name: %s, scrape_interval: %s, scrape_timeout: %[2]s, static_configs: [{targets: ["%s"], labels: {namespace: %s}}],
    scheme: https, honor_labels: true, authorization: {credentials_file: token}, tls_config: {insecure_skip_verify: true}}`
 
-// scrapes is the configuration of Prometheus.
 func scrapes() string {
-	apiServer := must(url.Parse(cluster.Config.Host))
+	apiServer := specs.Must(url.Parse(cluster.Config.Host))
 	return fmt.Sprintf("global: {evaluation_interval: %s}\nrule_files: [rules.yaml]\nscrape_configs:", scrapeInterval) +
-		fmt.Sprintf(scrapeJob, "kueue-trainer-metrics-service", scrapeInterval, must(cluster.Address("kueue-trainer", "metrics")), "kueue-trainer-system") +
-		fmt.Sprintf(scrapeJob, "kueue-controller-manager-metrics-service", scrapeInterval, must(cluster.Address("kueue", "metrics")), "kueue-system") +
+		fmt.Sprintf(scrapeJob, "kueue-trainer-metrics-service", scrapeInterval, specs.Must(cluster.Address("kueue-trainer", "metrics")), "kueue-trainer-system") +
+		fmt.Sprintf(scrapeJob, "kueue-controller-manager-metrics-service", scrapeInterval, specs.Must(cluster.Address("kueue", "metrics")), "kueue-system") +
 		fmt.Sprintf(scrapeJob, "apiserver", apiServerInterval, apiServer.Host, "default")
 }
 
@@ -89,16 +89,14 @@ func (s *server) series(ctx context.Context, expr string, over promv1.Range) mod
 	return value.(model.Matrix)
 }
 
-// now returns what an expression gives at a moment.
 func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vector {
 	value, _, err := s.Query(ctx, expr, at)
 	Expect(err).NotTo(HaveOccurred(), expr)
 	return value.(model.Vector)
 }
 
-// firing returns the names of the alerts that fire.
 func (s *server) firing(ctx context.Context) []string {
-	result := must(s.Alerts(ctx))
+	result := specs.Must(s.Alerts(ctx))
 	var names []string
 	for _, alert := range result.Alerts {
 		if alert.State == promv1.AlertStateFiring {
@@ -111,7 +109,7 @@ func (s *server) firing(ctx context.Context) []string {
 // selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
 // an alert waits for need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
-	request := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil))
+	request := specs.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil))
 	response, err := http.DefaultClient.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = response.Body.Close() }()
@@ -149,4 +147,62 @@ func withLabels(name string, matchers any) string {
 		}
 	}
 	return selector + "}"
+}
+
+type groups struct {
+	Groups []struct {
+		Name  string           `json:"name"`
+		Rules []map[string]any `json:"rules"`
+	} `json:"groups"`
+}
+
+func rulesOf(file string) groups {
+	var read groups
+	Expect(yaml.UnmarshalStrict(specs.Must(os.ReadFile(file)), &read)).To(Succeed())
+	return read
+}
+
+// soon has alerts fire when their condition has held for seconds, not for many minutes. What else stands
+// in the expressions is left as it is.
+func soon(all groups) groups {
+	for _, g := range all.Groups {
+		for _, rule := range g.Rules {
+			if rule["for"] != nil {
+				rule["for"] = "10s"
+			}
+			rule["expr"] = strings.ReplaceAll(rule["expr"].(string), "[1h:1m])) >= 30", "[30s:1s])) >= 15")
+		}
+	}
+	return all
+}
+
+type board struct {
+	Panels     []panel `json:"panels"`
+	Templating struct {
+		List []variable `json:"list"`
+	} `json:"templating"`
+}
+
+type variable struct {
+	Name  string `json:"name"`
+	Query any    `json:"query"`
+}
+
+type panel struct {
+	Title   string `json:"title"`
+	Panels  []panel
+	Targets []struct {
+		Expr string `json:"expr"`
+	} `json:"targets"`
+}
+
+// boards returns the dashboards by the name of their file, without .json.
+func boards() map[string]board {
+	all := map[string]board{}
+	for _, file := range specs.Must(filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "dashboards", "*.json"))) {
+		var read board
+		Expect(json.Unmarshal(specs.Must(os.ReadFile(file)), &read)).To(Succeed(), file)
+		all[strings.TrimSuffix(filepath.Base(file), ".json")] = read
+	}
+	return all
 }

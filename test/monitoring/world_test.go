@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package monitoring asks a real Prometheus, which scrapes the managers of a local control plane,
+// everything that dashboards and alerts ask. `make monitoring-test` builds it and runs this.
 package monitoring
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync"
+	"testing"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -17,8 +21,33 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
+
+// localDir is the LOCAL_DIR of the cluster that the suite brings up. That of `make local-up` is left alone.
+const localDir = ".local-monitoring"
+
+var churnFor = flag.Duration("churn", 3*time.Minute, "how long jobs come and go before the manager is killed")
+
+var (
+	cluster *world.Cluster
+	root    string
+)
+
+func TestMonitoring(t *testing.T) { specs.Run(t, "kueue-trainer monitoring", time.Minute) }
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	root = specs.Root()
+	cluster = specs.Must(world.Open(ctx, localDir, GinkgoWriter))
+	Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", cluster.Kubeconfig)
+})
+
+var _ = AfterSuite(func(ctx context.Context) {
+	if cluster != nil {
+		Expect(cluster.Stop(ctx, GinkgoWriter)).To(Succeed())
+	}
+})
 
 // The teams, and the queue that each has. Pools are the flavors h100 and a100.
 const (
@@ -51,14 +80,6 @@ func makeTeams(ctx context.Context) *world.World {
 	return w
 }
 
-// configure has the two managers tell what they tell in production: Kueue its resources, and this
-// one to readers with a token alone.
-func configure(ctx context.Context) {
-	must(cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue"))
-	must(cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}}))
-}
-
-// endAll deletes all TrainJobs, and waits until nothing holds quota.
 func endAll(ctx context.Context) {
 	for _, team := range []string{vision, language} {
 		Expect(cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(team))).To(Succeed())

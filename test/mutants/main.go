@@ -6,12 +6,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,105 +30,251 @@ var (
 	atATime   = flag.Int("parallel", 2, "unit tests at a time")
 )
 
-const document = "docs/dev/invariants.md"
+// The document has between its marks which bugs no test noticed; the table names the test of every other.
+const (
+	document  = "docs/dev/invariants.md"
+	beginMark = "<!-- make mutants writes from here -->\n"
+	endMark   = "<!-- to here -->\n"
+)
+
+// manager is the component that has the bug while a spec runs.
+const manager = "kueue-trainer"
+
+// mutant is a bug: one change of the core that a test has to notice.
+type mutant struct {
+	Breaks string
+	// File is the one that it changes, from the repository's root.
+	File string
+	// Search stands in File exactly once; Replace comes in its place.
+	Search, Replace string
+	// Test is the unit test of File's package that has to fail, empty where only a spec can see the bug.
+	Test string
+	// Spec is the text of the e2e spec that has to fail, if there is one.
+	Spec string
+}
+
+type fate struct {
+	mutant
+	// tried is set where a test or a spec was run; killedBy are those that failed, as they have to.
+	tried    bool
+	killedBy []string
+	// err is why the mutant says nothing.
+	err error
+}
 
 func main() {
 	flag.Parse()
-	attempt.Main("", run)
+	attempt.Main("", func(ctx context.Context) error { return attempt.To(func() { run(ctx) }) })
 }
 
-func run(ctx context.Context) error {
-	root, err := world.Root()
-	if err != nil {
-		return err
-	}
-	chosen, err := choose(mutants, *only)
-	if err != nil {
-		return err
-	}
-	fates := tryUnits(ctx, root, chosen)
-	if *withSpecs {
-		if err := trySpecs(ctx, root, fates); err != nil {
-			return err
+func run(ctx context.Context) {
+	root, pattern := attempt.Must(world.Root()), attempt.Must(regexp.Compile(*only))
+	var fates []fate
+	for _, m := range mutants {
+		if pattern.MatchString(m.Breaks) || pattern.MatchString(m.File) {
+			fates = append(fates, fate{mutant: m, tried: m.Test != ""})
 		}
 	}
-	for _, f := range fates {
-		fmt.Printf("%s (%s)\n  %s\n", f.Breaks, f.File, f.outcome())
+	tryUnits(ctx, root, fates)
+	if *withSpecs {
+		trySpecs(ctx, root, fates)
 	}
 	if *only == "" {
-		if err := pages.Fill(filepath.Join(root, document), beginMark, endMark, section(fates)); err != nil {
-			return err
-		}
+		attempt.Succeed(pages.Fill(filepath.Join(root, document), beginMark, endMark, section(fates)))
 	}
-	return judge(fates)
+	attempt.Succeed(judge(fates))
 }
 
-func choose(all []mutant, expression string) ([]mutant, error) {
-	pattern, err := regexp.Compile(expression)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(m mutant) bool {
-		return !pattern.MatchString(m.Breaks) && !pattern.MatchString(m.File)
-	}), nil
-}
-
-// tryUnits runs the unit tests, some at a time.
-func tryUnits(ctx context.Context, root string, chosen []mutant) []fate {
-	fates := make([]fate, len(chosen))
+func tryUnits(ctx context.Context, root string, fates []fate) {
 	var group errgroup.Group
 	group.SetLimit(*atATime)
-	for i, m := range chosen {
-		fates[i] = fate{mutant: m, notRun: m.Test == ""}
-		if m.Test == "" {
+	for i := range fates {
+		f := &fates[i]
+		if !f.tried {
 			continue
 		}
 		group.Go(func() error {
-			killedBy, err := runUnit(ctx, root, m)
-			fates[i].killedBy, fates[i].err = short(killedBy), err
-			fmt.Fprintf(os.Stderr, "%d of %d: %s\n", i+1, len(chosen), fates[i].outcome())
+			f.killedBy, f.err = runUnit(ctx, root, f.mutant)
+			f.tell()
 			return nil
 		})
 	}
 	_ = group.Wait() // What became of each is in its fate.
-	return fates
 }
 
-// trySpecs runs the specs, one after another.
-func trySpecs(ctx context.Context, root string, fates []fate) (err error) {
-	l, err := newLab(ctx, root)
-	if err != nil {
-		return err
+func trySpecs(ctx context.Context, root string, fates []fate) {
+	if os.Getenv("KUBECONFIG") == "" || os.Getenv("LOCAL_DIR") == "" {
+		attempt.Fail("specs need a control plane of `make local-up`: set LOCAL_DIR, and KUBECONFIG to LOCAL_DIR/kubeconfig")
 	}
-	defer func() {
-		if closed := l.close(context.WithoutCancel(ctx)); err == nil {
-			err = closed
-		}
-	}()
+	dir := attempt.Must(os.MkdirTemp("", "mutants-"))
+	defer os.RemoveAll(dir)
+	// They are the same for every mutant.
+	specs := filepath.Join(dir, "e2e.test")
+	attempt.Must(command(ctx, root, "go", "test", "-c", "-o", specs, "./test/e2e"))
+	defer func() { attempt.Succeed(exchange(context.WithoutCancel(ctx), root)) }()
 	for i := range fates {
 		f := &fates[i]
 		if f.Spec == "" || f.err != nil {
 			continue
 		}
-		f.notRun = false
+		f.tried = true
 		var failed []string
-		if failed, f.err = l.run(ctx, f.mutant); len(failed) > 0 {
-			f.killedBy, f.bySpec = append(f.killedBy, "spec "+f.Spec), true
+		if failed, f.err = runSpec(ctx, root, dir, specs, f.mutant); len(failed) > 0 {
+			f.killedBy = append(f.killedBy, "spec "+f.Spec)
 		}
-		fmt.Fprintf(os.Stderr, "%d of %d: %s\n", i+1, len(fates), f.outcome())
+		f.tell()
 	}
-	return nil
 }
 
 // judge is an error where a bug was not noticed, or could not be tried.
 func judge(fates []fate) error {
-	ends := map[end]int{}
+	var survived, broken, left int
 	for _, f := range fates {
-		ends[f.end()]++
+		switch {
+		case f.err != nil:
+			broken++
+		case !f.tried:
+			left++
+		case len(f.killedBy) == 0:
+			survived++
+		}
 	}
-	fmt.Printf("\n%d mutants: %d survived, %d do not apply, %d need -e2e\n", len(fates), ends[survived], ends[broken], ends[notRun])
-	if ends[survived]+ends[broken] > 0 {
-		return fmt.Errorf("%d mutants survived, %d do not apply", ends[survived], ends[broken])
+	fmt.Printf("\n%d mutants: %d survived, %d do not apply, %d need -e2e\n", len(fates), survived, broken, left)
+	if survived+broken > 0 {
+		return fmt.Errorf("%d mutants survived, %d do not apply", survived, broken)
 	}
 	return nil
+}
+
+func (f fate) tell() { fmt.Printf("%s (%s)\n  %s\n", f.Breaks, f.File, f.outcome()) }
+
+// outcome says in a few words what became of a mutant.
+func (f fate) outcome() string {
+	switch {
+	case f.err != nil:
+		return "DOES NOT APPLY: " + f.err.Error()
+	case !f.tried:
+		return "not run without -e2e: " + f.Spec
+	case len(f.killedBy) == 0:
+		return "SURVIVED"
+	}
+	return strings.Join(f.killedBy, "; ")
+}
+
+func section(fates []fate) string {
+	rows := [][]string{{"the other bugs", "where", "outcome"}}
+	for _, f := range fates {
+		if f.err != nil || len(f.killedBy) == 0 {
+			rows = append(rows, []string{f.Breaks, "`" + f.File + "`", strings.NewReplacer("\n", " ", "|", "\\|").Replace(f.outcome())})
+		}
+	}
+	summary := fmt.Sprintf("%d seeded bugs, of which tests noticed %d.\n", len(fates), len(fates)-len(rows)+1)
+	if len(rows) > 1 {
+		summary += "\n" + pages.Table(rows...)
+	}
+	return summary
+}
+
+var (
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	failedSpec = regexp.MustCompile(`\[FAIL\] (.*)`)
+)
+
+func runUnit(ctx context.Context, root string, m mutant) ([]string, error) {
+	dir, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	out, err := command(ctx, root, "go", "test", "-overlay", overlay, "-count=1", "-timeout", "3m",
+		"-run", "^"+m.Test+"$", "./"+filepath.Dir(m.File))
+	return verdict(out, err, failedTest)
+}
+
+// runSpec runs the spec that has to notice a mutant, with a manager that has it.
+func runSpec(ctx context.Context, root, dir, specs string, m mutant) ([]string, error) {
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := exchange(ctx, root, "-overlay", overlay); err != nil {
+		return nil, err
+	}
+	out, err := command(ctx, filepath.Join(root, "test", "e2e"), specs, "-test.timeout", "10m",
+		"-ginkgo.no-color", "-ginkgo.fail-fast", "-ginkgo.focus", regexp.QuoteMeta(m.Spec))
+	return verdict(out, err, failedSpec)
+}
+
+// exchange builds the manager and starts it. Who repairs the control plane gets the one
+// without a bug, so specs that do are no use here.
+func exchange(ctx context.Context, root string, flags ...string) error {
+	args := slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w", "-o", filepath.Join(root, "bin", manager), "./cmd/" + manager})
+	if _, err := command(ctx, root, "go", args...); err != nil {
+		return err
+	}
+	_, err := command(ctx, root, filepath.Join(root, "bin", "localcluster"), "restart", manager)
+	return err
+}
+
+// applied returns the content of File with the bug in it, or why there is none.
+func (m mutant) applied(content string) (string, error) {
+	if n := strings.Count(content, m.Search); n != 1 {
+		return "", fmt.Errorf("the code to change is %d times in %s: rewrite the mutant, or take it out", n, m.File)
+	}
+	return strings.Replace(content, m.Search, m.Replace, 1), nil
+}
+
+// overlay writes the changed file and a file for the go command's -overlay into dir, and
+// returns the name of the latter.
+func (m mutant) overlay(root, dir string) (string, error) {
+	file := filepath.Join(root, m.File)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	changed, err := m.applied(string(content))
+	if err != nil {
+		return "", err
+	}
+	name, replacement := filepath.Join(dir, "overlay.json"), filepath.Join(dir, filepath.Base(m.File))
+	data, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replacement}})
+	return name, errors.Join(err, os.WriteFile(replacement, []byte(changed), 0o644), os.WriteFile(name, data, 0o644))
+}
+
+// verdict tells a failed test from a command that could not do its work. failed finds the
+// names of the tests that failed.
+func verdict(out string, err error, failed *regexp.Regexp) ([]string, error) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil && strings.Contains(out, "no tests to run"):
+		return nil, errors.New("there is no such test")
+	case err == nil:
+		return nil, nil
+	case !errors.As(err, &exit):
+		return nil, err
+	}
+	var names []string
+	for _, match := range failed.FindAllStringSubmatch(out, -1) {
+		names = append(names, strings.TrimSpace(match[1]))
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no test failed, but the command did: %w", err)
+	}
+	return names, nil
+}
+
+// command runs one, whose error has the last lines of what it said.
+func command(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		err = fmt.Errorf("%w\n%s", err, strings.Join(lines[max(0, len(lines)-8):], "\n"))
+	}
+	return string(out), err
 }

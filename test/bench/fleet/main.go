@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two
-// workers, with Kueue's generic adapter, which kueue-trainer uses, and with the adapter of the
-// in-tree integration. It prints a table.
+// Command fleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two workers, with Kueue's
+// generic adapter, which kueue-trainer uses, and with the adapter of the in-tree integration. It prints a table.
 package main
 
 import (
@@ -50,24 +49,19 @@ var columns = []column{
 func main() {
 	jobs := flag.Int("jobs", 100, "number of TrainJobs")
 	flag.Parse()
-	attempt.Main("error: ", func(ctx context.Context) error { return run(ctx, *jobs) })
+	attempt.Main("error: ", func(ctx context.Context) error { return attempt.To(func() { run(ctx, *jobs) }) })
 }
 
-func run(ctx context.Context, jobs int) error {
+func run(ctx context.Context, jobs int) {
 	rows := [][]string{{"manager cluster", "given to a worker, TrainJobs a second", "pods run, TrainJobs a second", "requests of Kueue to both workers per TrainJob"}}
 	for _, c := range columns {
-		r, err := c.measure(ctx, jobs)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.title, err)
-		}
-		row := []string{c.title}
+		row, r := []string{c.title}, c.measure(ctx, jobs)
 		for _, value := range []float64{float64(jobs) / r.dispatched.Seconds(), float64(jobs) / r.run.Seconds(), float64(r.requests) / float64(jobs)} {
 			row = append(row, fmt.Sprintf("%.1f", value))
 		}
 		rows = append(rows, row)
 	}
 	fmt.Print("\n", pages.Table(rows...))
-	return nil
 }
 
 // result is what one column took, from the release of the queue.
@@ -76,30 +70,20 @@ type result struct {
 	requests        int
 }
 
-// measure brings a fleet up, and takes it down again.
-func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
-	root, err := world.Root()
-	if err != nil {
-		return r, err
-	}
+func (c column) measure(ctx context.Context, jobs int) (r result) {
 	for name, value := range map[string]string{"NODES": "16", "FLEET_MANAGER": c.integration, "FLEET_WORKERS": "external,external"} {
-		if err := os.Setenv(name, value); err != nil {
-			return r, err
-		}
+		attempt.Succeed(os.Setenv(name, value))
 	}
 	undisturbed := context.WithoutCancel(ctx)
-	fleet, err := world.StartFleet(undisturbed, filepath.Join(root, fleetDir), os.Stdout)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, fleet.Stop(undisturbed, os.Stdout)) }()
+	fleet := attempt.Must(world.StartFleet(undisturbed, filepath.Join(attempt.Must(world.Root()), fleetDir), os.Stdout))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = attempt.To(func() {
+	err := attempt.To(func() {
 		c.configure(ctx, fleet)
 		r = dispatch(ctx, fleet, jobs)
 	})
-	return r, err
+	attempt.Succeed(errors.Join(err, fleet.Stop(undisturbed, os.Stdout)), "%s", c.title)
+	return r
 }
 
 func (c column) configure(ctx context.Context, fleet *world.Fleet) {
@@ -138,7 +122,6 @@ func workloads(ctx context.Context, s *work.Site) []kueue.Workload {
 	return world.All(ctx, attempt.Gomega(), s, &kueue.WorkloadList{}, client.InNamespace(s.Namespace)).Items
 }
 
-// running counts the pods that run.
 func running(ctx context.Context, s *work.Site) (n int) {
 	pods := world.All(ctx, attempt.Gomega(), s, &corev1.PodList{}, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})
 	for i := range pods.Items {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle asks one release of Trainer what it makes of TrainJobs: the JobSet
-// that it renders, and the verdict of its webhook. It compiles with every release;
-// the modules beside it pin one each.
+// Package oracle asks one release of Trainer what it makes of TrainJobs: the JobSet that it renders, and the verdict of
+// its webhook. It compiles with every release; the modules beside it pin one each.
 package oracle
 
 import (
@@ -13,7 +12,10 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	trainerruntime "github.com/kubeflow/trainer/v2/pkg/runtime"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
@@ -23,8 +25,7 @@ import (
 type Question struct {
 	// Runtime is a TrainingRuntimeSpec.
 	Runtime json.RawMessage `json:"runtime"`
-	// Job is a new TrainJob.
-	Job json.RawMessage `json:"job"`
+	Job     json.RawMessage `json:"job"`
 	// Validate asks for the webhook's verdict in place of the JobSet.
 	Validate bool `json:"validate,omitempty"`
 }
@@ -47,7 +48,7 @@ func Answers(newRuntimes NewRuntimes, in io.Reader, out io.Writer) error {
 	if err := trainer.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("registering Trainer's types: %w", err)
 	}
-	world := newWorld(scheme)
+	world := &world{scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
 	runtimes, err := newRuntimes(context.Background(), world, noIndex{})
 	if err != nil {
 		return fmt.Errorf("setting up Trainer's runtimes: %w", err)
@@ -111,4 +112,44 @@ func render(rt trainerruntime.Runtime, job *trainer.TrainJob) Answer {
 		}
 	}
 	return Answer{Failure: "no JobSet comes out of the runtime"}
+}
+
+// world is the API server that Trainer sees: one runtime.
+type world struct {
+	client.Client
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+
+	runtime trainer.ClusterTrainingRuntime
+}
+
+func (w *world) set(q Question) error {
+	w.runtime = trainer.ClusterTrainingRuntime{}
+	if err := json.Unmarshal(q.Runtime, &w.runtime.Spec); err != nil {
+		return fmt.Errorf("decoding the runtime: %w", err)
+	}
+	return nil
+}
+
+func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if obj, ok := obj.(*trainer.ClusterTrainingRuntime); ok {
+		w.runtime.DeepCopyInto(obj)
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.String())
+}
+
+// Apply takes the runtime snapshot that Trainer 2.3 makes.
+func (w *world) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return nil
+}
+
+func (w *world) Scheme() *runtime.Scheme     { return w.scheme }
+func (w *world) RESTMapper() meta.RESTMapper { return w.mapper }
+
+// noIndex takes the field indexes that Trainer's library wants and that answers never use.
+type noIndex struct{}
+
+func (noIndex) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // Object is a JSON object.
@@ -17,7 +18,6 @@ type Object = map[string]any
 // Source makes random parts of TrainJobs.
 type Source struct {
 	*rand.Rand
-	// taken is set by Taken.
 	taken bool
 }
 
@@ -52,9 +52,7 @@ var (
 )
 
 func one[T any](s Source, all []T) T { return all[s.IntN(len(all))] }
-
-// maybe reports true as often as not.
-func (s Source) maybe() bool { return s.IntN(2) == 0 }
+func (s Source) maybe() bool         { return s.IntN(2) == 0 }
 
 // some returns distinct ones of the choices in a random order.
 func some[T any](s Source, choices []T) []T {
@@ -184,8 +182,7 @@ func (s Source) containers(choices []string, securityContext bool) []any {
 	})
 }
 
-// PodSpec is what Trainer 2.1 and later can patch in the pods of a replicated job, given
-// by its place in Jobs.
+// PodSpec is what Trainer 2.1 and later can patch in the pods of a replicated job, given by its place in Jobs.
 func (s Source) PodSpec(job int) Object { return s.podSpec(job, false) }
 
 func (s Source) podSpec(job int, newer bool) Object {
@@ -226,8 +223,7 @@ func (s Source) PodTemplateOverrides() []any {
 	return overrides
 }
 
-// mounting is an override that mounts volumes: two of them may mount one at two paths,
-// which a single one cannot.
+// mounting is an override that mounts volumes: two of them may mount one at two paths, which a single one cannot.
 func (s Source) mounting(job int) Object {
 	container := Object{"name": Jobs[job].Containers[0], "volumeMounts": s.mounts()}
 	return Object{"targetJobs": []any{named(Jobs[job].Name)}, "spec": Object{"containers": []any{container}}}
@@ -236,8 +232,7 @@ func (s Source) mounting(job int) Object {
 // Managers own the entries of RuntimePatches.
 var Managers = []string{"example.com/a", "kueue.x-k8s.io/manager", "trainer.kubeflow.org/kubeflow-sdk"}
 
-// RuntimePatches is a list of entries of several managers. Newer ones hold what
-// Trainer 2.1 cannot express.
+// RuntimePatches is a list of entries of several managers. Newer ones hold what Trainer 2.1 cannot express.
 func (s Source) RuntimePatches(newer bool) []any {
 	return list(s, Managers, func(manager string) any {
 		entry := Object{"manager": manager}
@@ -305,10 +300,7 @@ func (s Source) Runtime() Object {
 		template["metadata"] = metadata
 		jobs = append(jobs, Object{"name": job.Name, "template": template})
 	}
-	return Object{
-		"mlPolicy": Object{"numNodes": 2},
-		"template": Object{"metadata": s.Metadata(), "spec": Object{"replicatedJobs": jobs}},
-	}
+	return Object{"mlPolicy": Object{"numNodes": 2}, "template": Object{"metadata": s.Metadata(), "spec": Object{"replicatedJobs": jobs}}}
 }
 
 // whole returns containers with all that a runtime has to say, in a random order.
@@ -326,4 +318,76 @@ func (s Source) whole(choices []string) []any {
 	return containers
 }
 
-func sorted(object Object) []string { return slices.Sorted(maps.Keys(object)) }
+// Bare is a TrainJob with the given spec and nothing else.
+func (s Source) Bare(spec Object) Object {
+	spec["runtimeRef"] = Object{"name": "runtime", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}
+	return Object{
+		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+		"metadata": Object{"name": "job", "namespace": "ns", "uid": "uid"}, "spec": spec,
+	}
+}
+
+// Damage does things to parts of a value in place that an API server may refuse.
+func (s Source) Damage(value any) {
+	s.walk(value, func(object Object, key string) {
+		switch s.IntN(16) {
+		case 0:
+			delete(object, key)
+		case 1:
+			object[key] = nil
+		case 2:
+			object[key] = one(s, []any{7, "x", "", true, []any{}, Object{}})
+		case 3:
+			object[one(s, []string{"command", "image", "resources", "terminationGracePeriodSeconds", "securityContext", "time", "other", "uid", "finalizers"})] = one(s, []any{-1, 30, Object{}, "x"})
+		case 4, 5, 6:
+			s.damageName(object, key)
+		case 7, 8, 9, 10, 11, 12, 13:
+			s.damageList(object, key)
+		}
+	})
+}
+
+func (s Source) damageName(object Object, key string) {
+	if _, ok := object[key].(string); ok && (key == "name" || key == "manager" || key == "serviceAccountName") {
+		object[key] = one(s, []any{
+			"", "none", "node", "a.io/x", "A.io/x", "a.io/", "a.io/x y", "a.io/x/y",
+			strings.Repeat("ü", 253), strings.Repeat("x", 254), "a.io/" + strings.Repeat("x", 248), "a.io/" + strings.Repeat("x", 249),
+		})
+	}
+}
+
+func (s Source) damageList(object Object, key string) {
+	items, ok := object[key].([]any)
+	if !ok || len(items) == 0 {
+		return
+	}
+	if s.IntN(20) == 0 {
+		for i := range one(s, []int{16, 64, 128}) {
+			items = append(items, Object{"name": strings.Repeat("n", i+1), "key": "k"})
+		}
+		object[key] = items
+		return
+	}
+	if key == "imagePullSecrets" {
+		object[key] = append(items, Object{}) // Trainer panics at two lists with one without a name.
+		return
+	}
+	object[key] = append(items, items[s.IntN(len(items))])
+}
+
+// walk visits few of the fields in a value.
+func (s Source) walk(value any, visit func(Object, string)) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			s.walk(item, visit)
+		}
+	case Object:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			s.walk(value[key], visit)
+			if s.IntN(24) == 0 {
+				visit(value, key)
+			}
+		}
+	}
+}

@@ -25,8 +25,9 @@ type Removal struct {
 func All(in provenance.Input) []Removal {
 	all := []Removal{
 		{provenance.Source{Kind: provenance.Runtime}, withoutRuntime(in)},
-		{provenance.Source{Kind: provenance.TrainJob}, withoutTrainJob(in)},
+		{provenance.Source{Kind: provenance.TrainJob}, provenance.Input{Runtime: in.Runtime, Job: in.Job.DeepCopy()}},
 	}
+	all[1].Input.Job.Spec.Trainer, all[1].Input.Job.Spec.Initializer = nil, nil
 	for i := range in.Job.Spec.PodTemplateOverrides {
 		out := in
 		out.Job = in.Job.DeepCopy()
@@ -40,13 +41,6 @@ func All(in provenance.Input) []Removal {
 		all = append(all, Removal{provenance.Source{Kind: provenance.Patch, Index: i, Manager: p.Manager}, out})
 	}
 	return all
-}
-
-func withoutTrainJob(in provenance.Input) provenance.Input {
-	in.Job = in.Job.DeepCopy()
-	in.Job.Spec.Trainer, in.Job.Spec.Initializer = nil, nil
-	in.Labels, in.Annotations = nil, nil
-	return in
 }
 
 // withoutRuntime leaves what tells Trainer where to put things: the names of replicated

@@ -38,3 +38,9 @@ func callersBelowSpec() (depth int) {
 	}
 	return depth
 }
+
+// Must returns a value, and fails the spec where there is an error.
+func Must[T any](value T, err error) T {
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return value
+}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/labels"
@@ -57,30 +56,37 @@ func Ask(ctx context.Context, url, token string) (status int, body string, err e
 // resource by phase and by outcome, over the series that have the labels of match. A manager that
 // does not lead has none, which is an error.
 func LedgerSeconds(page string, match map[string]string) (map[string]float64, error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
-	if err != nil {
-		return nil, err
-	}
 	sums := map[string]float64{}
 	for metric, by := range map[string]string{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
-		family, served := families[metric]
-		if !served {
-			return nil, fmt.Errorf("%s is not served: does this manager lead?", metric)
-		}
-		for _, series := range family.GetMetric() {
-			if has := labelsOf(series); labels.SelectorFromSet(match).Matches(has) {
-				sums[has[by]] += series.GetCounter().GetValue()
+		err := EachCounter(page, metric, func(has labels.Set, value float64) {
+			if labels.SelectorFromSet(match).Matches(has) {
+				sums[has[by]] += value
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return sums, nil
 }
 
-func labelsOf(series *dto.Metric) labels.Set {
-	has := labels.Set{}
-	for _, label := range series.GetLabel() {
-		has[label.GetName()] = label.GetValue()
+// EachCounter has do called for each series of a counter that a page of metrics has. To have none of it is an error.
+func EachCounter(page, metric string, do func(has labels.Set, value float64)) error {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	if err != nil {
+		return err
 	}
-	return has
+	family, served := families[metric]
+	if !served {
+		return fmt.Errorf("%s is not served: does this manager lead?", metric)
+	}
+	for _, series := range family.GetMetric() {
+		has := labels.Set{}
+		for _, label := range series.GetLabel() {
+			has[label.GetName()] = label.GetValue()
+		}
+		do(has, series.GetCounter().GetValue())
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package play is what the stories have in common: what is told, awaited and claimed, and clusters
-// of their own.
+// Package play is what the stories have in common: what is told, awaited and claimed, and clusters of their own.
 package play
 
 import (
@@ -21,7 +20,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// errInterrupted says that Ctrl-C ended a story.
 var errInterrupted = errors.New("interrupted")
 
 // Story is what is seen of a cluster while a story is played, and told of it.
@@ -103,37 +101,13 @@ func (s *Story) Verify(claims ...Claim) {
 	}
 }
 
-// lineWidth fits a terminal.
-const lineWidth = 100
-
 // Plain is the colour of most that is told.
 func Plain(text string) string { return text }
 
 // Tell prints what was seen of somebody.
 func (s *Story) Tell(at time.Time, who string, colour func(string) string, format string, args ...any) {
-	head := fmt.Sprintf("%s  %-*s  ", s.Paint.Dim(fmt.Sprintf("%6.1fs", at.Sub(s.Start).Seconds())), s.NameWidth, who)
-	indent := len("   0.0s") + 2 + s.NameWidth + 2
-	for _, line := range wrap(fmt.Sprintf(format, args...), lineWidth-indent) {
-		fmt.Fprintln(s.Out, head+colour(line))
-		head = strings.Repeat(" ", indent+2)
-	}
-}
-
-// wrap breaks a text between words; further lines are indented by two.
-func wrap(text string, width int) []string {
-	var lines []string
-	for len(text) > width {
-		at := strings.LastIndex(text[:width+1], " ")
-		if at <= 0 {
-			break
-		}
-		lines = append(lines, text[:at])
-		text = text[at+1:]
-		if len(lines) == 1 {
-			width -= 2
-		}
-	}
-	return append(lines, text)
+	elapsed := s.Paint.Dim(fmt.Sprintf("%6.1fs", at.Sub(s.Start).Seconds()))
+	fmt.Fprintf(s.Out, "%s  %-*s  %s\n", elapsed, s.NameWidth, who, colour(fmt.Sprintf(format, args...)))
 }
 
 // Main plays until that ends or is interrupted.
@@ -149,36 +123,27 @@ type Own struct {
 	Dir, Logs string
 	// Settings are what the story's numbers were made for, whatever the caller exported.
 	Settings map[string]string
-	// Play brings the clusters up in a directory and plays.
-	Play func(ctx context.Context, dir string) error
-	// Down takes the clusters down, whatever happened.
-	Down func(ctx context.Context, dir string) error
+	Play     func(ctx context.Context, dir string) error
+	Down     func(ctx context.Context, dir string) error
 }
 
 // Run makes sure that no other story of this working copy is at work there: each takes its clusters down.
-func (o Own) Run(ctx context.Context) (err error) {
-	root, err := world.Root()
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(root, o.Dir)
-	lock, err := attempt.Lock(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	for name, value := range o.Settings {
-		if err := os.Setenv(name, value); err != nil {
-			return err
+func (o Own) Run(ctx context.Context) error {
+	return attempt.To(func() {
+		dir := filepath.Join(attempt.Must(world.Root()), o.Dir)
+		lock := attempt.Must(attempt.Lock(dir))
+		defer lock.Close()
+		for name, value := range o.Settings {
+			attempt.Succeed(os.Setenv(name, value))
 		}
-	}
-	err = o.Play(ctx, dir)
-	switch {
-	case ctx.Err() != nil:
-		err = errInterrupted
-	case err != nil:
-		err = fmt.Errorf("%w\nThe logs are in %s: look at kueue-trainer.log and kueue.log first", err, filepath.Join(o.Dir, o.Logs))
-	}
-	fmt.Println()
-	return errors.Join(err, o.Down(context.WithoutCancel(ctx), dir))
+		err := o.Play(ctx, dir)
+		switch {
+		case ctx.Err() != nil:
+			err = errInterrupted
+		case err != nil:
+			err = fmt.Errorf("%w\nThe logs are in %s: look at kueue-trainer.log and kueue.log first", err, filepath.Join(o.Dir, o.Logs))
+		}
+		fmt.Println()
+		attempt.Succeed(errors.Join(err, o.Down(context.WithoutCancel(ctx), dir)))
+	})
 }

@@ -11,8 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// gate is what stands between a manager and its view of one resource. The proxy's lock
-// guards it.
+// gate is what stands between a manager and its view of one resource. The proxy's lock guards it.
 type gate struct {
 	// shut is open while streams are held back; nil when they flow.
 	shut chan struct{}
@@ -24,11 +23,9 @@ type gate struct {
 	old []byte
 	// streams are the watches that are open, by what ends them.
 	streams map[*http.Request]context.CancelFunc
-	// last is the request for the latest watch.
-	last *http.Request
+	last    *http.Request
 }
 
-// at does something with the gate of a resource.
 func (p *Proxy) at(resource string, do func(*gate)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,14 +119,13 @@ func (p *Proxy) List(ctx context.Context, resource string) ([]byte, error) {
 	list.Header.Set("Accept", "application/json")
 	query := list.URL.Query()
 	list.URL.RawQuery = url.Values{"labelSelector": query["labelSelector"], "fieldSelector": query["fieldSelector"]}.Encode()
-	code, body, err := p.ask(list)
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("listing %s: %d %s", resource, code, body)
+	code, body := p.ask(list)
+	if code != http.StatusOK {
+		return nil, fmt.Errorf("listing %s: %d %s", resource, code, body)
 	}
-	return body, err
+	return body, nil
 }
 
-// serveRead answers reads as the gate of their resource says.
 func (p *Proxy) serveRead(w http.ResponseWriter, r *http.Request, req Request) {
 	var old []byte
 	late := false
@@ -137,8 +133,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, r *http.Request, req Request) {
 	query := r.URL.Query()
 	initial := query.Get("sendInitialEvents") == "true"
 	switch {
-	// Resource version 0 takes any state that there ever was; without one, the API
-	// server owes the present.
+	// Resource version 0 takes any state that there ever was; without one, the API server owes the present.
 	case old != nil && req.Verb == "list" && query.Get("resourceVersion") == "0":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(old)

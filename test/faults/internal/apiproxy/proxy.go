@@ -9,34 +9,34 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 )
 
-// Interceptor deals with a write. It runs in the goroutine of the request and may take as
-// long as it likes.
+// Interceptor deals with a write. It runs in the goroutine of the request and may take as long as it likes.
 type Interceptor func(*Exchange)
 
 // Proxy passes requests on and keeps a record of the writes among them.
 type Proxy struct {
-	target    *url.URL
-	transport http.RoundTripper
-	server    *httptest.Server
-	pass      *httputil.ReverseProxy
+	server *httptest.Server
+	pass   *httputil.ReverseProxy
 
-	mu sync.Mutex
-	// interceptors by namespace.
+	mu           sync.Mutex
 	interceptors map[string]Interceptor
 	writes       []Write
 	events       map[string]int
@@ -62,11 +62,7 @@ func New(config *rest.Config) (*Proxy, error) {
 	// A manager that was killed leaves broken streams behind; they are no news.
 	noNews := log.New(io.Discard, "", 0)
 	p := &Proxy{
-		target: target, transport: transport,
-		pass: &httputil.ReverseProxy{
-			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-			Transport: transport, FlushInterval: -1, ErrorLog: noNews,
-		},
+		pass:         &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1, ErrorLog: noNews},
 		interceptors: map[string]Interceptor{}, events: map[string]int{}, gates: map[string]*gate{},
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
@@ -113,16 +109,10 @@ func (p *Proxy) Events(namespace string) int {
 }
 
 // ask passes a request on and reads the whole answer.
-func (p *Proxy) ask(r *http.Request) (code int, body []byte, err error) {
-	r.RequestURI = ""
-	r.URL.Scheme, r.URL.Host, r.Host = p.target.Scheme, p.target.Host, p.target.Host
-	answer, err := p.transport.RoundTrip(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer answer.Body.Close()
-	body, err = io.ReadAll(answer.Body)
-	return answer.StatusCode, body, err
+func (p *Proxy) ask(r *http.Request) (code int, body []byte) {
+	answer := httptest.NewRecorder()
+	p.pass.ServeHTTP(answer, r)
+	return answer.Code, answer.Body.Bytes()
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
@@ -172,8 +162,11 @@ type Exchange struct {
 
 // Forward sends the write to the API server, be the one who asked still there or not.
 func (e *Exchange) Forward() error {
-	_, _, err := e.proxy.ask(e.r.Clone(context.WithoutCancel(e.r.Context())))
-	return err
+	code, _ := e.proxy.ask(e.r.Clone(context.WithoutCancel(e.r.Context())))
+	if code == http.StatusBadGateway {
+		return errors.New("the API server did not answer")
+	}
+	return nil
 }
 
 // Pass forwards the write and answers with what comes back.
@@ -196,4 +189,60 @@ func writeStatus(w http.ResponseWriter, err *apierrors.StatusError) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(status)
+}
+
+// Request says what a request to the API server is about.
+type Request struct {
+	// Verb is the one that permissions use: get, list, watch, create, update, patch, delete, deletecollection.
+	Verb string
+	// Resource is the plural, with the API group behind a dot unless that is the core's:
+	// "pods", "workloads.kueue.x-k8s.io".
+	Resource    string
+	Subresource string
+	Namespace   string
+	// Name is that of the object; for a create, the one that the body gives.
+	Name   string
+	DryRun bool
+}
+
+// events are the resources by which a manager tells people something.
+var events = []string{"events", "events.events.k8s.io"}
+
+// notWrites are resources that a manager posts to without changing what jobs do.
+var notWrites = append([]string{
+	"leases.coordination.k8s.io",
+	"tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io", "selfsubjectreviews.authentication.k8s.io",
+}, events...)
+
+// IsWrite reports whether the request is made to change an object.
+func (r Request) IsWrite() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb) &&
+		!r.DryRun && !slices.Contains(notWrites, r.Resource)
+}
+
+// IsEvent reports whether the request writes an event for people.
+func (r Request) IsEvent() bool {
+	return slices.Contains(events, r.Resource) && (r.Verb == "create" || r.Verb == "patch")
+}
+
+var paths = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// Classify reads a request's path and query, and the name from the body of a create.
+// A path that is not a resource's gives a Request without Resource.
+func Classify(r *http.Request, body []byte) Request {
+	info, err := paths.NewRequestInfo(r)
+	if err != nil || !info.IsResourceRequest {
+		return Request{}
+	}
+	req := Request{
+		Verb: info.Verb, Resource: schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String(), Subresource: info.Subresource,
+		Namespace: info.Namespace, Name: info.Name, DryRun: r.URL.Query().Has("dryRun"),
+	}
+	if req.Verb == "create" && req.Name == "" {
+		var obj metav1.PartialObjectMetadata
+		// Other encodings than JSON keep their names.
+		_ = json.Unmarshal(body, &obj)
+		req.Name = obj.Name
+	}
+	return req
 }

@@ -61,7 +61,6 @@ type Expectation struct {
 	AnyFlavorVersion bool
 }
 
-// checker goes through a history once.
 type checker struct {
 	Expectation
 	found []Violation
@@ -71,23 +70,19 @@ type checker struct {
 	workloads map[types.UID]*kueue.Workload
 	// trainJobs are without Go types, which could lose a field.
 	trainJobs map[types.UID]*unstructured.Unstructured
-	// flavors holds all node labels and tolerations that a flavor ever had, the
-	// present ones last.
+	// flavors holds all node labels and tolerations that a flavor ever had, the present ones last.
 	flavors map[string][]*kueue.ResourceFlavor
 	// owners maps a JobSet to its TrainJob; it outlives both.
 	owners map[types.UID]types.UID
-	// freed is since when a pod has no gate, stopped since when a Workload must not start
-	// any, as resource versions.
+	// freed is since when a pod has no gate, stopped since when a Workload must not start any, as resource versions.
 	freed, stopped map[types.UID]uint64
 
 	// entries are those of other managers as users last wrote them, by TrainJob.
 	entries map[types.UID]string
 	// starts counts the pods that had a node, by TrainJob and place in it.
-	starts map[started]int
-	// evictions are those of each Workload.
+	starts    map[started]int
 	evictions map[evicted]int32
-	// last is the latest version of each object.
-	last map[types.UID]record.Version
+	last      map[types.UID]record.Version
 }
 
 type started struct {
@@ -97,8 +92,7 @@ type started struct {
 
 type evicted struct{ job, workload types.UID }
 
-// Check goes through versions in the order of their resource versions and gives
-// everything that should not have been.
+// Check goes through versions in the order of their resource versions and gives everything that should not have been.
 func Check(versions []record.Version, want Expectation) []Violation {
 	c := &checker{
 		Expectation: want,
@@ -117,7 +111,6 @@ func Check(versions []record.Version, want Expectation) []Violation {
 	return c.found
 }
 
-// check goes on to the next version.
 func (c *checker) check(v record.Version) error {
 	read := func(into any) error {
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(v.Object.Object, into)
@@ -182,8 +175,7 @@ func (c *checker) checkOrder(v record.Version, before *unstructured.Unstructured
 	}
 }
 
-// ownIsLast reports whether no entry comes after ours. On Trainer 2.1 there is one of ours per
-// replicated job.
+// ownIsLast reports whether no entry comes after ours. On Trainer 2.1 there is one of ours per replicated job.
 func (c *checker) ownIsLast(job *unstructured.Unstructured) bool {
 	_, entries := Entries(job)
 	first := slices.IndexFunc(entries, c.owns)
@@ -284,8 +276,7 @@ func (c *checker) checkExact(v record.Version, pod *corev1.Pod, wl *kueue.Worklo
 	c.report(Exact, v, "admitted to flavors %v (-want +got):\n%s", flavors, strings.Join(differences, "nor as before:\n"))
 }
 
-// checkMarks: a pod carries Kueue's labels and its annotation as its Workload has it, and
-// none besides.
+// checkMarks: a pod carries Kueue's labels and its annotation as its Workload has it, and none besides.
 func (c *checker) checkMarks(v record.Version, pod *corev1.Pod, wl *kueue.Workload) {
 	want := map[string]string{
 		"kueue.x-k8s.io/podset":             replicatedJob(pod),
@@ -309,7 +300,6 @@ func KueueKeys(all map[string]string) map[string]string {
 	return out
 }
 
-// placement is where a pod may go.
 type placement struct {
 	NodeSelector map[string]string
 	Tolerations  sets.Set[string]
@@ -353,8 +343,7 @@ func tolerationSet(all []corev1.Toleration) sets.Set[string] {
 	return out
 }
 
-// assignedFlavors returns the flavors that a Workload was admitted to with a PodSet, for
-// all its resources.
+// assignedFlavors returns the flavors that a Workload was admitted to with a PodSet, for all its resources.
 func assignedFlavors(wl *kueue.Workload, podSet string) []string {
 	names := sets.New[string]()
 	for _, assignment := range wl.Status.Admission.PodSetAssignments {

@@ -125,17 +125,14 @@ func TestCheck(t *testing.T) {
 	patches := func(entries string) string { return trainJob(`runtimePatches: [` + entries + `]`) }
 	const reversed = `runtimePatches: [` + ourEntry + `, ` + userEntry + `]`
 	tests := map[string]struct {
-		story story
-		want  []Invariant
-		// change of the expectation.
+		story  story
+		want   []Invariant
 		change func(*Expectation)
 	}{
-		"a job runs, is evicted, runs again and ends": {
-			story: is(waiting, unbound, onA, pod1).gone(pod1).and(evictedOnce, onA, pod2, ended2, done),
-		},
-		"a pod is bound while its Workload waits":    {story: is(waiting, pod1), want: []Invariant{NoQuotaNoPod}},
-		"a pod is bound without any Workload":        {story: is(pod1), want: []Invariant{NoQuotaNoPod}},
-		"a pod is bound after its Workload finished": {story: is(onA, finished, pod1), want: []Invariant{NoQuotaNoPod}},
+		"a job runs, is evicted, runs again and ends": {story: is(waiting, unbound, onA, pod1).gone(pod1).and(evictedOnce, onA, pod2, ended2, done)},
+		"a pod is bound while its Workload waits":     {story: is(waiting, pod1), want: []Invariant{NoQuotaNoPod}},
+		"a pod is bound without any Workload":         {story: is(pod1), want: []Invariant{NoQuotaNoPod}},
+		"a pod is bound after its Workload finished":  {story: is(onA, finished, pod1), want: []Invariant{NoQuotaNoPod}},
 		"a pod keeps a label of another flavor": {
 			story: is(onA, marked("p1", `spec: {nodeName: node-1, nodeSelector: {os: linux, gpu: a, pool: b}, tolerations: [`+fromA+`, `+base+`]}`)),
 			want:  []Invariant{Exact},
@@ -166,26 +163,24 @@ func TestCheck(t *testing.T) {
 		"a bound pod has a gate": {
 			story: is(onA, marked("p1", `spec: {schedulingGates: [{name: g}], `+placed+`}`)), want: []Invariant{Exact},
 		},
-		"a pod matches the flavor of before":                            {story: is(onA, otherA, pod1), want: []Invariant{Exact}},
-		"a pod matches the flavor of before, whose watch was held back": {story: is(onA, otherA, pod1), change: anyFlavorVersion},
-		"quota goes while a pod runs":                                   {story: is(onA, pod1, evictedOnce), want: []Invariant{OneIncarnation}},
-		"a Workload is deleted while a pod runs":                        {story: is(onA, pod1).gone(onA), want: []Invariant{OneIncarnation}},
-		"a Workload is called finished while a pod runs":                {story: is(onA, pod1, done), want: []Invariant{OneIncarnation}},
-		"quota goes when the pod has ended":                             {story: is(onA, pod1, ended, evictedOnce)},
-		"quota goes with a TrainJob that its user deletes, while its pod runs": {
-			story: is(onA, pod1).gone(job).gone(onA), want: []Invariant{OneIncarnation},
-		},
-		"quota goes after the last pod of a TrainJob that its user deletes": {story: is(onA, pod1).gone(job).gone(pod1).gone(onA)},
-		"two pods at one place":                        {story: is(onA, pod1, pod2), want: []Invariant{OneIncarnation, NotOursToStop}},
-		"a pod is started again without an eviction":   {story: is(onA, pod1).gone(pod1).and(pod2), want: []Invariant{NotOursToStop}},
-		"a pod is started again for a user's edit":     {story: is(onA, pod1).gone(pod1).and(pod2), change: oneRestart},
-		"a user's entry loses a zero":                  {story: is(patches(`{manager: user}, ` + ourEntry)), want: []Invariant{OursOnly}},
-		"Trainer stamps a time, and our entry changes": {story: is(patches(`{manager: user, time: b, zero: 0}, {manager: ours, placed: true}`))},
-		"a user's override loses a zero":               {story: is(overridden(`{zero: 0}`), overridden(`{}`)), want: []Invariant{OursOnly}},
-		"our override comes":                           {story: is(overridden(`{zero: 0}`), overridden(`{zero: 0}, `+ourOne))},
-		"each replicated job has an override of ours":  {story: is(overridden(`{zero: 0}, ` + ourOne + `, ` + ourOne))},
-		"our entry is no longer the last":              {story: is(trainJob(reversed)), want: []Invariant{Exact}},
-		"the user changes the entry":                   {story: is(patches(`{manager: user, one: 1}`)), change: userWrote},
+		"a pod matches the flavor of before":                                   {story: is(onA, otherA, pod1), want: []Invariant{Exact}},
+		"a pod matches the flavor of before, whose watch was held back":        {story: is(onA, otherA, pod1), change: anyFlavorVersion},
+		"quota goes while a pod runs":                                          {story: is(onA, pod1, evictedOnce), want: []Invariant{OneIncarnation}},
+		"a Workload is deleted while a pod runs":                               {story: is(onA, pod1).gone(onA), want: []Invariant{OneIncarnation}},
+		"a Workload is called finished while a pod runs":                       {story: is(onA, pod1, done), want: []Invariant{OneIncarnation}},
+		"quota goes when the pod has ended":                                    {story: is(onA, pod1, ended, evictedOnce)},
+		"quota goes with a TrainJob that its user deletes, while its pod runs": {story: is(onA, pod1).gone(job).gone(onA), want: []Invariant{OneIncarnation}},
+		"quota goes after the last pod of a TrainJob that its user deletes":    {story: is(onA, pod1).gone(job).gone(pod1).gone(onA)},
+		"two pods at one place":                                                {story: is(onA, pod1, pod2), want: []Invariant{OneIncarnation, NotOursToStop}},
+		"a pod is started again without an eviction":                           {story: is(onA, pod1).gone(pod1).and(pod2), want: []Invariant{NotOursToStop}},
+		"a pod is started again for a user's edit":                             {story: is(onA, pod1).gone(pod1).and(pod2), change: oneRestart},
+		"a user's entry loses a zero":                                          {story: is(patches(`{manager: user}, ` + ourEntry)), want: []Invariant{OursOnly}},
+		"Trainer stamps a time, and our entry changes":                         {story: is(patches(`{manager: user, time: b, zero: 0}, {manager: ours, placed: true}`))},
+		"a user's override loses a zero":                                       {story: is(overridden(`{zero: 0}`), overridden(`{}`)), want: []Invariant{OursOnly}},
+		"our override comes":                                                   {story: is(overridden(`{zero: 0}`), overridden(`{zero: 0}, `+ourOne))},
+		"each replicated job has an override of ours":                          {story: is(overridden(`{zero: 0}, ` + ourOne + `, ` + ourOne))},
+		"our entry is no longer the last":                                      {story: is(trainJob(reversed)), want: []Invariant{Exact}},
+		"the user changes the entry":                                           {story: is(patches(`{manager: user, one: 1}`)), change: userWrote},
 		"a user writes past the webhook, and we put it right": {
 			story: is(
 				trainJob(`suspend: true, `+reversed), trainJob(`suspend: true, `+strings.Replace(reversed, "time: a", "time: b", 1)),

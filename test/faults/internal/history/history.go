@@ -65,12 +65,10 @@ func bound(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// charged reports whether a Workload holds quota.
 func charged(wl *kueue.Workload) bool {
 	return wl != nil && wl.Status.Admission != nil && !workloadfinish.IsFinished(wl)
 }
 
-// mayRun reports whether a Workload holds quota and may run.
 func mayRun(wl *kueue.Workload) bool { return charged(wl) && workload.IsAdmitted(wl) }
 
 // mustStop reports whether a Workload must not start any pod.
@@ -81,14 +79,8 @@ func field(obj *unstructured.Unstructured, path ...string) any {
 	return value
 }
 
-// told are the fields of each kind that matter to a person.
-var told = map[string][][]string{
-	"TrainJob": {{"spec", "suspend"}},
-	"JobSet":   {{"spec", "suspend"}},
-	"Job":      {{"spec", "suspend"}},
-	"Workload": {{"spec", "active"}, {"status", "admission", "clusterQueue"}},
-	"Pod":      {{"spec", "nodeName"}, {"status", "phase"}},
-}
+// told are the fields that matter to a person.
+var told = [][]string{{"spec", "suspend"}, {"spec", "active"}, {"spec", "nodeName"}, {"status", "admission", "clusterQueue"}, {"status", "phase"}}
 
 // Summary says in one line what matters of a version.
 func Summary(v record.Version) string {
@@ -99,8 +91,10 @@ func Summary(v record.Version) string {
 	if obj.GetDeletionTimestamp() != nil {
 		line += ", going"
 	}
-	for _, path := range told[obj.GetKind()] {
-		line += fmt.Sprintf(" %s=%v", path[len(path)-1], field(obj, path...))
+	for _, path := range told {
+		if value := field(obj, path...); value != nil {
+			line += fmt.Sprintf(" %s=%v", path[len(path)-1], value)
+		}
 	}
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, c := range conditions {

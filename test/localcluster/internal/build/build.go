@@ -3,7 +3,10 @@
 package build
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +17,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/logtail"
 )
 
 // linkFlags leave the symbol table and the debug information out: the binaries are
@@ -24,12 +25,10 @@ var linkFlags = []string{"-s", "-w"}
 
 // Builder builds Binaries of one repository.
 type Builder struct {
-	// Repo is the root of the repository.
 	Repo string
 	// LogDir receives build-NAME.log with what the go command prints.
 	LogDir string
-	// Out receives the progress, for people.
-	Out io.Writer
+	Out    io.Writer
 	// OS is the operating system that the binaries run on; empty means this one.
 	OS string
 }
@@ -64,22 +63,24 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 	}
 	fresh := 0
 	if len(record) == 0 {
-		b.sayHowLong(len(binaries))
+		fmt.Fprintf(b.Out, "Compiling %d programs from Go modules, once: 7 to 10 minutes on two cores, and longer on a busy machine.\n", len(binaries))
+		// A kind cluster takes these or fewer.
+		if len(binaries) > 8 {
+			fmt.Fprintln(b.Out, "With Docker, `make demo KIND=1` compiles no Kubernetes and is there in half of the time.")
+		}
 	}
 	for i, bin := range binaries {
-		last := record[bin.Name]
-		if b.upToDate(bin, last, stamps[bin.Name]) {
+		if b.upToDate(bin, record[bin.Name], stamps[bin.Name]) {
 			fresh++
 			continue
 		}
-		fmt.Fprintf(b.Out, "[%d/%d] %s …  building%s\n", i+1, len(binaries), bin.Name, last.lastTime())
+		fmt.Fprintf(b.Out, "[%d/%d] %s …  building\n", i+1, len(binaries), bin.Name)
 		start := time.Now()
 		if err := b.goBuild(ctx, bin); err != nil {
 			return err
 		}
-		took := time.Since(start)
-		fmt.Fprintf(b.Out, "[%d/%d] %s     done in %s\n", i+1, len(binaries), bin.Name, round(took))
-		record[bin.Name] = entry{Stamp: stamps[bin.Name], Seconds: took.Seconds()}
+		fmt.Fprintf(b.Out, "[%d/%d] %s     done in %s\n", i+1, len(binaries), bin.Name, time.Since(start).Round(100*time.Millisecond))
+		record[bin.Name] = stamps[bin.Name]
 		if err := writeRecord(b.BinDir(), record); err != nil {
 			return err
 		}
@@ -90,23 +91,11 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 	return nil
 }
 
-// sayHowLong tells whoever builds for the first time what is coming.
-func (b Builder) sayHowLong(programs int) {
-	fmt.Fprintf(b.Out, "Compiling %d programs from Go modules, once: 7 to 10 minutes on two cores, and longer on a busy machine.\n", programs)
-	if programs > kindPrograms {
-		fmt.Fprintln(b.Out, "With Docker, `make demo KIND=1` compiles no Kubernetes and is there in half of the time.")
-	}
-}
-
-// kindPrograms is how many a kind cluster takes, or fewer.
-const kindPrograms = 8
-
-// upToDate spares the go command's own check, which reads every source file of
-// Kubernetes and takes seconds per binary. A module version never changes, so the
-// stamp says it all; our own sources do change, so they have none. With BUILT=1, as the
-// Makefile has it, they have been built for this run.
-func (b Builder) upToDate(bin Binary, last entry, stamp string) bool {
-	if last.Stamp != stamp || stamp == "" && os.Getenv("BUILT") == "" {
+// upToDate spares the go command's own check, which reads every source file of Kubernetes and takes seconds per binary.
+// A module version never changes, so the stamp says it all; our own sources do change, so they have none. With BUILT=1,
+// as the Makefile has it, they have been built for this run.
+func (b Builder) upToDate(bin Binary, last, stamp string) bool {
+	if last != stamp || stamp == "" && os.Getenv("BUILT") == "" {
 		return false
 	}
 	_, err := os.Stat(filepath.Join(b.BinDir(), bin.Name))
@@ -121,32 +110,144 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) error {
 	}
 	defer log.Close() //nolint:errcheck // only text for people
 
-	flags, err := b.ldflags(ctx, bin)
-	if err != nil {
-		return err
+	flags := slices.Clone(linkFlags)
+	if bin.VersionVars != nil {
+		module, err := b.Module(ctx, bin.Dir, bin.Module)
+		if err != nil {
+			return err
+		}
+		flags = append(flags, bin.VersionVars(module.Version)...)
 	}
 	// go run keeps what it has linked in Go's cache, which go build does not; install also takes the place
 	// of a program that runs. Flags that change what is compiled come from make alone, so that it serves
 	// `go test` and `go run` as well. -C must come first; the output is named absolutely because of it.
 	args := []string{"run", "-C", filepath.Join(b.Repo, bin.Dir),
-		"-ldflags", flags, "-exec", "install", bin.Package, filepath.Join(b.BinDir(), bin.Name)}
+		"-ldflags", strings.Join(flags, " "), "-exec", "install", bin.Package, filepath.Join(b.BinDir(), bin.Name)}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, b.environment()
 	fmt.Fprintln(log, strings.Join(cmd.Args, " "))
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("failed to build %s: %w%s", bin.Name, err, logtail.Of(logFile))
+		return fmt.Errorf("failed to build %s: %w%s", bin.Name, err, Tail(logFile))
 	}
 	return nil
 }
 
-func (b Builder) ldflags(ctx context.Context, bin Binary) (string, error) {
-	flags := slices.Clone(linkFlags)
-	if bin.VersionVars != nil {
-		module, err := b.Module(ctx, bin.Dir, bin.Module)
-		if err != nil {
-			return "", err
-		}
-		flags = append(flags, bin.VersionVars(module.Version)...)
+// Module is what the go command knows about a dependency.
+type Module struct {
+	Path    string
+	Version string
+	// Dir is its source in the module cache, which is read-only.
+	Dir string
+}
+
+// Module finds a module that the go.mod in dir requires, and downloads it where the module cache does not have it yet.
+func (b Builder) Module(ctx context.Context, dir, path string) (Module, error) {
+	out, err := b.goCommand(ctx, dir, "mod", "download", "-json", path)
+	if err != nil {
+		return Module{}, err
 	}
-	return strings.Join(flags, " "), nil
+	var m Module
+	if err := json.Unmarshal(out, &m); err != nil {
+		return Module{}, fmt.Errorf("go mod download %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func (b Builder) goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = filepath.Join(b.Repo, dir), b.environment()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %v in %s: %w\n%s", args, cmd.Dir, err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// FindRepo walks up from the working directory, and then from the program's own place, to the root of the repository.
+func FindRepo() (string, error) {
+	starts := []string{}
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	if exe, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(exe))
+	}
+	for _, dir := range starts {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, ControlPlaneDir, "go.mod")); err == nil {
+				return dir, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no %s/go.mod above %v: run localcluster inside the repository", ControlPlaneDir, starts)
+}
+
+// recordFile lies beside the binaries, so that it goes with them.
+const recordFile = ".build-stamps.json"
+
+// readRecord returns the stamps of the last builds, empty for what is built every time, and none where they are
+// unreadable: all it costs is one build.
+func readRecord(dir string) map[string]string {
+	record := map[string]string{}
+	content, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err == nil && json.Unmarshal(content, &record) != nil {
+		return map[string]string{}
+	}
+	return record
+}
+
+func writeRecord(dir string, record map[string]string) error {
+	content, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, recordFile), append(content, '\n'), 0o644)
+}
+
+// stamps hashes, per binary, everything that decides what a build from modules
+// gives. Binaries of the repository itself get none.
+func (b Builder) stamps(ctx context.Context, binaries []Binary) (map[string]string, error) {
+	toolchain, err := b.goCommand(ctx, ControlPlaneDir, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "CGO_ENABLED")
+	if err != nil {
+		return nil, err
+	}
+	stamps := map[string]string{}
+	for _, bin := range binaries {
+		if bin.Module == "" {
+			continue
+		}
+		hash := sha256.New()
+		hash.Write(toolchain)
+		for _, name := range []string{"go.mod", "go.sum"} {
+			content, err := os.ReadFile(filepath.Join(b.Repo, bin.Dir, name))
+			if err != nil {
+				return nil, err
+			}
+			hash.Write(content)
+		}
+		var flags []string
+		if bin.VersionVars != nil {
+			flags = bin.VersionVars("v1.2.3") // The version itself is in go.mod.
+		}
+		fmt.Fprintln(hash, bin.Package, linkFlags, flags)
+		stamps[bin.Name] = fmt.Sprintf("%x", hash.Sum(nil)[:16])
+	}
+	return stamps, nil
+}
+
+// Tail returns the last lines of a log for an error message, indented and under a line that names it. Structured log
+// lines can be pages long.
+func Tail(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("\n  (no log: %v)", err)
+	}
+	all := bytes.Split(bytes.TrimRight(content, "\n"), []byte("\n"))
+	out := fmt.Sprintf("\n  last lines of %s:", path)
+	for _, line := range all[max(0, len(all)-15):] {
+		out += fmt.Sprintf("\n  | %.400s", bytes.ToValidUTF8(line, []byte("?")))
+	}
+	return out
 }

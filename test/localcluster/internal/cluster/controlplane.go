@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
-	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/stages"
 )
 
 // mastersGroup may do anything, without RBAC.
@@ -165,7 +164,7 @@ var kwok = component{
 	tier:   core,
 	ports:  []string{"server"},
 	groups: []string{mastersGroup},
-	config: func(context.Context, *Cluster) ([]byte, error) { return stages.KwokConfiguration, nil },
+	config: func(context.Context, *Cluster) ([]byte, error) { return nodes.KwokConfiguration, nil },
 	args: func(c *Cluster) []string {
 		return []string{
 			"--kubeconfig=" + c.componentKubeconfig("kwok"),

@@ -35,8 +35,7 @@ const (
 // certificate that ends before, and because a cluster may be left running.
 const validity = 10 * 365 * 24 * time.Hour
 
-// makeCredentials writes all certificates, tokens and kubeconfigs. They are made
-// once: what runs already has read them.
+// makeCredentials writes all certificates, tokens and kubeconfigs. They are made once: what runs already has read them.
 func (c *Cluster) makeCredentials() error {
 	if _, err := os.Stat(c.Kubeconfig()); !errors.Is(err, fs.ErrNotExist) {
 		return err

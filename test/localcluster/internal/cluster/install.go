@@ -6,15 +6,18 @@ import (
 	"context"
 	_ "embed"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
@@ -84,7 +87,6 @@ func bundles(settings Settings) []Bundle {
 	return all
 }
 
-// ourBundle is kueue-trainer's, of this repository.
 var ourBundle = Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Source: manifests.Source{
 	Resources: []string{"config/rbac", "config/webhook", "config/policies"}}}
 
@@ -120,28 +122,17 @@ func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.U
 		return nil, err
 	}
 	objects, err := b.Render(module, c.path("manifests"))
+	if err != nil || b.Program == "" {
+		return objects, err
+	}
+	authority, err := os.ReadFile(c.path(authorityCertFile))
 	if err != nil {
 		return nil, err
 	}
-	if b.Program != "" {
-		authority, err := os.ReadFile(c.path(authorityCertFile))
-		if err != nil {
-			return nil, err
-		}
-		objects, err = manifests.Retarget(objects, manifests.Target{
-			User: b.Program, WebhookURL: "https://" + c.address(b.Program, "webhook"), CABundle: authority})
-		if err != nil {
-			return nil, err
-		}
-	}
-	content, err := manifests.Encode(objects)
-	if err != nil {
-		return nil, err
-	}
-	return objects, writeFile(c.path("manifests", b.Name+".yaml"), content)
+	return manifests.Retarget(objects, manifests.Target{
+		User: b.Program, WebhookURL: "https://" + c.address(b.Program, "webhook"), CABundle: authority})
 }
 
-// install applies the objects, with what managers find configured.
 func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*unstructured.Unstructured) error {
 	secret, err := c.kueueSecret()
 	if err != nil {
@@ -156,15 +147,13 @@ func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*u
 
 // withNamespaces adds the namespaces that objects are in but no manifest makes.
 func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	known := manifests.NamesOf(objects, manifests.Namespace)
-	// These are there already.
-	known = append(known, metav1.NamespaceSystem, JobsNamespace)
-	for _, obj := range slices.Clone(objects) {
-		name := obj.GetNamespace()
-		if name == "" || slices.Contains(known, name) {
-			continue
-		}
-		known = append(known, name)
+	used := sets.New[string]()
+	for _, obj := range objects {
+		used.Insert(obj.GetNamespace())
+	}
+	// Of cluster-wide objects, and two that are there already.
+	used.Delete("", metav1.NamespaceSystem, JobsNamespace)
+	for name := range used.Delete(manifests.NamesOf(objects, manifests.Namespace)...) {
 		namespace := &unstructured.Unstructured{}
 		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(manifests.Namespace))
 		namespace.SetName(name)
@@ -173,8 +162,7 @@ func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstru
 	return objects
 }
 
-// kueueCAName must be a name of the authority, else Kueue's certificate management
-// replaces it.
+// kueueCAName must be a name of the authority, else Kueue's certificate management replaces it.
 const kueueCAName = "kueue-ca"
 
 // kueueSecret is where Kueue's certificate management keeps its certificates. Filled
@@ -195,4 +183,70 @@ func (c *Cluster) kueueSecret() (*unstructured.Unstructured, error) {
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
 		"metadata": map[string]any{"name": "kueue-webhook-server-cert", "namespace": "kueue-system"},
 	}}, nil
+}
+
+// versionLabel is where Helm charts, Kueue's too, say which release they install.
+const versionLabel = "app.kubernetes.io/version"
+
+// configMap is where a manager that runs in a pod has its configuration. People edit it
+// there and restart the manager; the one of this cluster reads it too when it starts.
+type configMap struct {
+	client.ObjectKey
+	// file is the key of the configuration; empty for a component without one.
+	file string
+	// module tells the version; empty for this repository.
+	module string
+}
+
+var (
+	kueueConfigMap = configMap{client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"},
+		"controller_manager_config.yaml", build.KueueModule}
+	kueueTrainerConfigMap = configMap{client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"},
+		"configuration.yaml", ""}
+)
+
+// configMaps are those of this cluster, with the configurations that prepare wrote.
+func (c *Cluster) configMaps(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, comp := range c.components() {
+		own := comp.configMap
+		if own.file == "" {
+			continue
+		}
+		content, err := os.ReadFile(c.configFile(comp.name))
+		if err != nil {
+			return nil, err
+		}
+		labels := map[string]any{}
+		if own.module != "" {
+			module, err := c.module(ctx, own.module)
+			if err != nil {
+				return nil, err
+			}
+			labels[versionLabel] = module.Version
+		}
+		objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{own.file: string(content)},
+			"metadata": map[string]any{"name": own.Name, "namespace": own.Namespace, "labels": labels},
+		}})
+	}
+	return objects, nil
+}
+
+// readConfigMap takes over what people wrote into the component's ConfigMap, if it has one.
+func (c *Cluster) readConfigMap(ctx context.Context, comp component) error {
+	if comp.configMap.file == "" {
+		return nil
+	}
+	api, err := kube.NewClient(c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	var found corev1.ConfigMap
+	if err := api.Get(ctx, comp.configMap.ObjectKey, &found); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", comp.configMap.ObjectKey, err)
+	}
+	return writeFile(c.configFile(comp.name), []byte(found.Data[comp.configMap.file]))
 }

@@ -20,7 +20,6 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
-	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/logtail"
 )
 
 // Status prints one line per component.
@@ -30,8 +29,12 @@ func (c *Cluster) Status(ctx context.Context) error {
 		return nil
 	}
 	c.say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
-	if err := c.sayVersions(ctx); err != nil {
-		return err
+	for _, path := range []string{build.TrainerModule, build.JobSetModule} {
+		module, err := c.module(ctx, path)
+		if err != nil {
+			return err
+		}
+		c.say("%s %s", path, module.Version)
 	}
 	all := c.components()
 	rows := make([]string, len(all))
@@ -46,20 +49,6 @@ func (c *Cluster) Status(ctx context.Context) error {
 		fmt.Fprintln(table, row)
 	}
 	return table.Flush()
-}
-
-// sayVersions tells the releases of what people may choose.
-func (c *Cluster) sayVersions(ctx context.Context) error {
-	var releases []string
-	for _, project := range []struct{ name, module string }{{"Trainer", build.TrainerModule}, {"JobSet", build.JobSetModule}} {
-		module, err := c.module(ctx, project.module)
-		if err != nil {
-			return err
-		}
-		releases = append(releases, project.name+" "+module.Version)
-	}
-	c.say("%s", strings.Join(releases, ", "))
-	return nil
 }
 
 func (c *Cluster) statusRow(ctx context.Context, comp component) string {
@@ -87,7 +76,6 @@ const (
 	healthyWithin = 4 * time.Minute
 )
 
-// healthy checks what a component serves.
 func (c *Cluster) healthy(ctx context.Context, comp component) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -95,9 +83,7 @@ func (c *Cluster) healthy(ctx context.Context, comp component) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
-	}}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
 	for _, p := range comp.probes {
 		if err := get(ctx, &client, p.scheme+"://"+c.address(comp.name, p.port)+p.path); err != nil {
 			return err
@@ -123,8 +109,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
 }
 
-// waitHealthy polls until the component is healthy, and gives up as soon as its
-// process has ended.
+// waitHealthy polls until the component is healthy, and gives up as soon as its process has ended.
 func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
 	var unhealthy error
 	err := wait.PollUntilContextTimeout(ctx, probePause, healthyWithin, true, func(ctx context.Context) (bool, error) {
@@ -134,15 +119,10 @@ func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
 		}
 		return unhealthy == nil, nil
 	})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted while waiting for %s: %w", comp.name, ctx.Err())
-	case !wait.Interrupted(err):
-		return fmt.Errorf("%s has ended before it was healthy%s", comp.name, logtail.Of(c.logFile(comp.name)))
+	if err != nil {
+		return fmt.Errorf("waiting until %s is healthy: %w: %v%s", comp.name, err, unhealthy, build.Tail(c.logFile(comp.name)))
 	}
-	return fmt.Errorf("%s was not healthy within %s: %w%s", comp.name, healthyWithin, unhealthy, logtail.Of(c.logFile(comp.name)))
+	return nil
 }
 
 // The ports lie below those that the kernel gives to outgoing connections (32768 and

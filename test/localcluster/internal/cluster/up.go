@@ -32,9 +32,8 @@ func (c *Cluster) Build(ctx context.Context, settings Settings) error {
 	return c.Builder.Build(ctx, binaries(settings))
 }
 
-// Up builds what is out of date and starts what is not running. On a running cluster
-// it is a repair: it also applies the manifests again and restarts kueue-trainer if
-// that has changed. With other settings it also changes to those.
+// Up builds what is out of date and starts what is not running. On a running cluster it is a repair: it also applies
+// the manifests again and restarts kueue-trainer if that has changed. With other settings it also changes to those.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err := c.refuseForeignDir(); err != nil {
 		return err
@@ -125,10 +124,9 @@ func (c *Cluster) bringUp(ctx context.Context, settings Settings) error {
 	return c.fill(ctx, rendered)
 }
 
-// fill does everything that needs an API server. Nodes get ready while the managers
-// start.
+// fill does everything that needs an API server. Nodes get ready while the managers start.
 func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Unstructured, error)) error {
-	client, err := kube.NewClient(c.Kubeconfig())
+	api, err := kube.NewClient(c.Kubeconfig())
 	if err != nil {
 		return err
 	}
@@ -136,12 +134,12 @@ func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Uns
 	if err != nil {
 		return err
 	}
-	if err := client.Install(ctx, own); err != nil {
+	if err := api.Install(ctx, own); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.inTier(ctx, core, c.ensure) })
-	group.Go(func() error { return c.makeNodes(ctx, client) })
+	group.Go(func() error { return c.makeNodes(ctx, api) })
 	group.Go(func() error {
 		objects, err := rendered()
 		if err != nil {
@@ -149,7 +147,7 @@ func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Uns
 		}
 		start := time.Now()
 		runtimes, others := manifests.Partition(objects, manifests.Runtime)
-		if err := c.install(ctx, client, others); err != nil {
+		if err := c.install(ctx, api, others); err != nil {
 			return err
 		}
 		c.done("manifests", "installed", start)
@@ -157,10 +155,14 @@ func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Uns
 			return err
 		}
 		// Not before: Trainer's webhook is asked about them.
-		if err := client.ApplyAll(ctx, runtimes); err != nil {
+		if err := api.ApplyAll(ctx, runtimes); err != nil {
 			return err
 		}
-		return c.waitJobsNamespace(ctx, client)
+		// Pods there run as that.
+		account := client.ObjectKey{Namespace: JobsNamespace, Name: "default"}
+		return kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+account.String(), func(ctx context.Context) error {
+			return api.Get(ctx, account, &corev1.ServiceAccount{})
+		})
 	})
 	return group.Wait()
 }
@@ -168,7 +170,14 @@ func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Uns
 // prepare writes all files. The state comes first, so that down knows its own.
 func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 	if !c.state.exists() {
-		ports, err := choosePorts(portNames())
+		// Those of kueue-trainer always: TrainJobs can migrate.
+		var names []string
+		for _, comp := range components(Settings{Integration: External}) {
+			for _, purpose := range comp.ports {
+				names = append(names, comp.name+"/"+purpose)
+			}
+		}
+		ports, err := choosePorts(names)
 		if err != nil {
 			return err
 		}
@@ -239,21 +248,6 @@ func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int, e
 	})
 }
 
-// waitJobsNamespace waits for the ServiceAccount that pods there run as.
-func (c *Cluster) waitJobsNamespace(ctx context.Context, api *kube.Client) error {
-	key := client.ObjectKey{Namespace: JobsNamespace, Name: "default"}
-	return kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+key.String(), func(ctx context.Context) error {
-		return api.Get(ctx, key, &corev1.ServiceAccount{})
-	})
-}
-
-// done reports a finished step.
 func (c *Cluster) done(what, verb string, start time.Time) {
 	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
-}
-
-// missing tells whether a file is not there.
-func missing(path string) bool {
-	_, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist)
 }

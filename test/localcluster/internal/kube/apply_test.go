@@ -31,23 +31,6 @@ func TestHas(t *testing.T) {
 	}
 }
 
-func TestAnnotatedTellsManifestsApart(t *testing.T) {
-	hashes := map[string]string{}
-	for _, manifest := range []string{
-		"kind: A\nspec: {a: 1, b: 2}", "kind: A\nspec: {a: 1}", "kind: A\nmetadata: {annotations: {c: d}}\nspec: {a: 1}",
-	} {
-		obj, err := annotated(object(t, manifest))
-		if err != nil {
-			t.Fatal(err)
-		}
-		hash := obj.GetAnnotations()[manifestAnnotation]
-		if other, ok := hashes[hash]; ok {
-			t.Errorf("%s and %s have the same hash", manifest, other)
-		}
-		hashes[hash] = manifest
-	}
-}
-
 func object(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	obj := &unstructured.Unstructured{}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests renders what the projects ship, from the module cache, and
-// changes no more than running outside of the cluster takes: who the permissions
-// are given to and where the webhooks are called.
+// Package manifests renders what the projects ship, from the module cache, and changes no more than running outside of
+// the cluster takes: who the permissions are given to and where the webhooks are called.
 package manifests
 
 import (
@@ -24,9 +23,7 @@ import (
 
 // Source is a set of shipped manifests.
 type Source struct {
-	// Root is the directory that Resources are relative to.
-	Root string
-	// Resources are kustomization directories or single files.
+	Root      string
 	Resources []string
 	// Namespace and NamePrefix are put on everything where the resources, being
 	// bases, leave that to an overlay. Empty means they do not.
@@ -34,13 +31,11 @@ type Source struct {
 	NamePrefix string
 	// ImageTag is put on images that come without one.
 	ImageTag string
-	// Images are the names of those images.
-	Images []string
+	Images   []string
 }
 
-// Render writes a small overlay over the source into dir and builds it. The
-// overlay is a file because kustomize has no other way to combine bases, and it
-// stays there for people to look at.
+// Render writes a small overlay over the source into dir and builds it. The overlay is a file because kustomize has no
+// other way to combine bases, and it stays there for people to look at.
 func Render(src Source, dir string) ([]*unstructured.Unstructured, error) {
 	overlay, err := src.overlay(dir)
 	if err != nil {
@@ -107,20 +102,6 @@ func Decode(stream []byte) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, obj)
 		}
 	}
-}
-
-// Encode is the inverse of Decode.
-func Encode(objects []*unstructured.Unstructured) ([]byte, error) {
-	var out bytes.Buffer
-	for _, obj := range objects {
-		content, err := yaml.Marshal(obj.Object)
-		if err != nil {
-			return nil, err
-		}
-		out.WriteString("---\n")
-		out.Write(content)
-	}
-	return out.Bytes(), nil
 }
 
 // Partition separates the objects of some kinds from the others.

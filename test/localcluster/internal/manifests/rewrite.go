@@ -4,6 +4,7 @@ package manifests
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Kinds that matter to a manager that runs as a plain process, or to the order in which
-// manifests are installed.
+// Kinds that matter to a manager that runs as a plain process, or to the order in which manifests are installed.
 const (
 	CRD       = "CustomResourceDefinition"
 	Namespace = "Namespace"
@@ -33,7 +33,6 @@ var unused = []string{"Deployment", "Service", "APIService", "ConfigMap", "Secre
 
 // Target is the process that stands in for a project's Deployment.
 type Target struct {
-	// User is the name its requests carry.
 	User string
 	// WebhookURL is where its webhooks are served, without a path.
 	WebhookURL string
@@ -62,9 +61,11 @@ func (t Target) rewrite(obj *unstructured.Unstructured) error {
 	case clusterBinding, roleBinding:
 		return t.rewriteSubjects(obj)
 	case MutatingConfig, ValidatingConfig:
-		return t.rewriteWebhooks(obj)
+		return t.redirect(obj.Object)
 	case CRD:
-		return t.rewriteConversion(obj)
+		// Without a conversion webhook there is nothing to find.
+		conversion, _, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "conversion")
+		return errors.Join(err, t.redirect(conversion))
 	}
 	return nil
 }
@@ -86,74 +87,52 @@ func (t Target) rewriteSubjects(obj *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(obj.Object, subjects, "subjects")
 }
 
-func (t Target) rewriteWebhooks(obj *unstructured.Unstructured) error {
-	webhooks, _, err := unstructured.NestedSlice(obj.Object, "webhooks")
-	if err != nil {
-		return err
-	}
-	for i := range webhooks {
-		webhook, ok := webhooks[i].(map[string]any)
-		if !ok {
-			return fmt.Errorf("webhook %d is not an object", i)
+func (t Target) redirect(value any) (err error) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			err = errors.Join(err, t.redirect(item))
 		}
-		if err := t.rewriteClientConfig(webhook, "clientConfig"); err != nil {
-			return fmt.Errorf("webhook %v: %w", webhook["name"], err)
+	case map[string]any:
+		config, is := value["clientConfig"].(map[string]any)
+		if !is {
+			for _, below := range value {
+				err = errors.Join(err, t.redirect(below))
+			}
+			return err
 		}
+		path, found, _ := unstructured.NestedString(config, "service", "path")
+		if !found {
+			return fmt.Errorf("webhook %v has no service with a path", value["name"])
+		}
+		value["clientConfig"] = map[string]any{"url": t.WebhookURL + path, "caBundle": base64.StdEncoding.EncodeToString(t.CABundle)}
 	}
-	return unstructured.SetNestedSlice(obj.Object, webhooks, "webhooks")
-}
-
-// rewriteConversion leaves CRDs without a conversion webhook alone: the managers
-// answer only for those whose manifests have one.
-func (t Target) rewriteConversion(obj *unstructured.Unstructured) error {
-	if _, found, err := unstructured.NestedMap(obj.Object, "spec", "conversion", "webhook", "clientConfig"); err != nil || !found {
-		return err
-	}
-	return t.rewriteClientConfig(obj.Object, "spec", "conversion", "webhook", "clientConfig")
-}
-
-func (t Target) rewriteClientConfig(obj map[string]any, fields ...string) error {
-	path, found, err := unstructured.NestedString(obj, append(slices.Clone(fields), "service", "path")...)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return fmt.Errorf("%v has no service with a path", fields)
-	}
-	return unstructured.SetNestedMap(obj, map[string]any{
-		"url":      t.WebhookURL + path,
-		"caBundle": base64.StdEncoding.EncodeToString(t.CABundle),
-	}, fields...)
+	return err
 }
 
 // ExplicitRetention writes into runtimes what JobSet defaults for their volume claims.
 //
-// JobSet 0.12 defaults the retention policy when a JobSet is created, but not when it
-// is updated. Trainer 2.3 applies the JobSet of a suspended TrainJob again, without
-// that default, and JobSet refuses: the field is immutable. So a TrainJob of a runtime
-// with volume claims, as the torchtune ones are shipped, never starts once it was
-// suspended, be it by Kueue or by hand. An admin has to make the same change when the
-// runtime is created; later it is immutable in the runtime, too.
+// JobSet 0.12 defaults the retention policy when a JobSet is created, but not when it is updated. Trainer 2.3 applies
+// the JobSet of a suspended TrainJob again, without that default, and JobSet refuses: the field is immutable. So a
+// TrainJob of a runtime with volume claims, as the torchtune ones are shipped, never starts once it was suspended, be
+// it by Kueue or by hand. An admin has to make the same change when the runtime is created; later it is immutable in
+// the runtime, too.
 func ExplicitRetention(objects []*unstructured.Unstructured) error {
+	path := []string{"spec", "template", "spec", "volumeClaimPolicies"}
 	for _, obj := range objects {
-		if err := explicitRetention(obj); err != nil {
+		policies, found, err := unstructured.NestedSlice(obj.Object, path...)
+		for _, policy := range policies {
+			fields, ok := policy.(map[string]any)
+			if ok && fields["retentionPolicy"] == nil {
+				fields["retentionPolicy"] = map[string]any{"whenDeleted": "Delete"}
+			}
+		}
+		if err == nil && found {
+			err = unstructured.SetNestedSlice(obj.Object, policies, path...)
+		}
+		if err != nil {
 			return fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}
 	}
 	return nil
-}
-
-func explicitRetention(obj *unstructured.Unstructured) error {
-	path := []string{"spec", "template", "spec", "volumeClaimPolicies"}
-	policies, found, err := unstructured.NestedSlice(obj.Object, path...)
-	if err != nil || !found {
-		return err
-	}
-	for _, policy := range policies {
-		fields, ok := policy.(map[string]any)
-		if ok && fields["retentionPolicy"] == nil {
-			fields["retentionPolicy"] = map[string]any{"whenDeleted": "Delete"}
-		}
-	}
-	return unstructured.SetNestedSlice(obj.Object, policies, path...)
 }

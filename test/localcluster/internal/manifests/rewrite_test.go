@@ -60,14 +60,7 @@ kind: CustomResourceDefinition
 metadata: {name: workloads, annotations: {keep: me}}
 spec: {conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://127.0.0.1:20001/convert", caBundle: Y2E=}}}}`,
 		},
-		"a CRD without a conversion webhook gets none": {
-			in:   "{kind: CustomResourceDefinition, metadata: {name: topologies}, spec: {group: g}}",
-			want: "{kind: CustomResourceDefinition, metadata: {name: topologies}, spec: {group: g}}",
-		},
-		"what serves a manager in a pod is dropped": {
-			in:   "{kind: Deployment, metadata: {name: d}}\n---\n{kind: Service, metadata: {name: s}}",
-			want: "",
-		},
+		"what serves a manager in a pod is dropped": {in: "{kind: Deployment, metadata: {name: d}}\n---\n{kind: Service, metadata: {name: s}}", want: ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -94,31 +87,4 @@ func decode(t *testing.T, text string) []*unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return objects
-}
-
-func TestExplicitRetention(t *testing.T) {
-	const runtime = "{kind: ClusterTrainingRuntime, spec: {template: {spec: "
-	cases := map[string]struct{ in, want string }{
-		"a claim without a policy gets JobSet's default": {
-			in:   runtime + "{volumeClaimPolicies: [{templates: [{metadata: {name: a}}]}]}}}}",
-			want: runtime + "{volumeClaimPolicies: [{templates: [{metadata: {name: a}}], retentionPolicy: {whenDeleted: Delete}}]}}}}",
-		},
-		"a policy that is set stays": {
-			in:   runtime + "{volumeClaimPolicies: [{retentionPolicy: {whenDeleted: Retain}}]}}}}",
-			want: runtime + "{volumeClaimPolicies: [{retentionPolicy: {whenDeleted: Retain}}]}}}}",
-		},
-		"a runtime without claims stays": {
-			in:   runtime + "{replicatedJobs: [{name: node}]}}}}",
-			want: runtime + "{replicatedJobs: [{name: node}]}}}}",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := decode(t, tc.in)
-			err := ExplicitRetention(got)
-			if diff := cmp.Diff(decode(t, tc.want), got); diff != "" || err != nil {
-				t.Error(diff, err)
-			}
-		})
-	}
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodes makes the fake nodes: GPU pools with the labels that NVIDIA's GPU
-// Feature Discovery puts on real ones, and two nodes without GPUs.
+// Package nodes makes the fake nodes: GPU pools with the labels that NVIDIA's GPU Feature Discovery puts on real ones,
+// and two nodes without GPUs. It says what their fake kubelet and the fake volume provisioner do, as kwok Stages.
+// docs/dev/local-cluster.md has the annotations of pods that they obey.
 package nodes
 
 import (
+	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// KwokConfiguration is kwok's options and all Stages in one stream, as its --config takes them.
+//
+//go:embed kwok.yaml
+var KwokConfiguration []byte
+
 // ManagedAnnotation and ManagedValue mark a node whose kubelet kwok plays.
 const (
 	ManagedAnnotation = "kwok.x-k8s.io/node"
@@ -21,12 +28,10 @@ const (
 )
 
 const (
-	gpuResource  = corev1.ResourceName("nvidia.com/gpu")
-	gpusPerNode  = 8
-	cpuNodeCount = 2
+	gpuResource = corev1.ResourceName("nvidia.com/gpu")
+	gpusPerNode = "8"
 )
 
-// pool is a set of nodes that are alike.
 type pool struct {
 	name      string
 	labels    map[string]string
@@ -40,64 +45,42 @@ var (
 	cpus = pool{name: "cpu", resources: resources("64", "256Gi")}
 )
 
-// Make returns gpuNodes GPU nodes, half of them H100 (the larger half, if odd) and
-// half A100, and two CPU nodes.
+// Make returns gpuNodes GPU nodes, half of them H100 (the larger half, if odd) and half A100, and two CPU nodes.
 func Make(gpuNodes int) []*corev1.Node {
 	h100Nodes := (gpuNodes + 1) / 2
-	nodes := h100.make(h100Nodes)
-	nodes = append(nodes, a100.make(gpuNodes-h100Nodes)...)
-	return append(nodes, cpus.make(cpuNodeCount)...)
+	return slices.Concat(h100.make(h100Nodes), a100.make(gpuNodes-h100Nodes), cpus.make(2))
 }
 
 func gpuPool(name, product, memoryMiB, family string) pool {
 	withGPUs := resources("96", "1Ti")
-	withGPUs[gpuResource] = *resource.NewQuantity(gpusPerNode, resource.DecimalSI)
-	return pool{
-		name: name,
+	withGPUs[gpuResource] = resource.MustParse(gpusPerNode)
+	return pool{name: name, resources: withGPUs,
 		labels: map[string]string{
-			"nvidia.com/gpu.product": product,
-			"nvidia.com/gpu.count":   fmt.Sprint(gpusPerNode),
-			"nvidia.com/gpu.memory":  memoryMiB,
-			"nvidia.com/gpu.family":  family,
+			"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": gpusPerNode, "nvidia.com/gpu.memory": memoryMiB, "nvidia.com/gpu.family": family,
 		},
-		resources: withGPUs,
-		taints:    []corev1.Taint{{Key: string(gpuResource), Value: "present", Effect: corev1.TaintEffectNoSchedule}},
+		taints: []corev1.Taint{{Key: string(gpuResource), Value: "present", Effect: corev1.TaintEffectNoSchedule}},
 	}
 }
 
 func resources(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse(cpu),
-		corev1.ResourceMemory:           resource.MustParse(memory),
-		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
-		corev1.ResourcePods:             resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 }
 
-func (p pool) make(count int) []*corev1.Node {
-	nodes := make([]*corev1.Node, 0, count)
+func (p pool) make(count int) (nodes []*corev1.Node) {
 	for i := range count {
-		nodes = append(nodes, p.node(fmt.Sprintf("%s-%d", p.name, i)))
+		name := fmt.Sprintf("%s-%d", p.name, i)
+		labels := map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
+		maps.Copy(labels, p.labels)
+		nodes = append(nodes, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{ManagedAnnotation: ManagedValue}},
+			Spec:       corev1.NodeSpec{Taints: p.taints},
+			Status:     corev1.NodeStatus{Capacity: p.resources, Allocatable: p.resources},
+		})
 	}
 	return nodes
-}
-
-func (p pool) node(name string) *corev1.Node {
-	labels := map[string]string{
-		corev1.LabelHostname:   name,
-		corev1.LabelOSStable:   "linux",
-		corev1.LabelArchStable: "amd64",
-	}
-	maps.Copy(labels, p.labels)
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Labels:      labels,
-			Annotations: map[string]string{ManagedAnnotation: ManagedValue},
-		},
-		Spec:   corev1.NodeSpec{Taints: p.taints},
-		Status: corev1.NodeStatus{Capacity: p.resources, Allocatable: p.resources},
-	}
 }
 
 // KubeletTaint keeps pods away from the node of Kubelet that no kubelet can run, for want of an

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process starts programs that outlive the launcher and stops exactly
-// those again.
+// Package process starts programs that outlive the launcher and stops exactly those again.
 package process
 
 import (
@@ -21,14 +20,12 @@ import (
 
 const (
 	pollInterval = 25 * time.Millisecond
-	// killWait is how long a killed process may take to disappear: it can be
-	// stuck in a disk write for a moment.
+	// killWait is how long a killed process may take to disappear: it can be stuck in a disk write for a moment.
 	killWait = 10 * time.Second
 )
 
 // Spec says what to run.
 type Spec struct {
-	// Argv is the program and its arguments.
 	Argv []string `json:"argv"`
 	// Env is the whole environment: nothing is inherited, because etcd reads ETCD_*,
 	// clients read KUBECONFIG and proxies, and kwok reads a file in $HOME.
@@ -41,14 +38,16 @@ type Spec struct {
 type Process struct {
 	Identity
 	Spec
-	// Started is when we started it, for people.
 	Started time.Time `json:"started"`
 }
 
 // Start runs spec in a session of its own, so that neither the end of the launcher
 // nor Ctrl-C in its terminal reaches it.
 func Start(spec Spec) (Process, error) {
-	log, err := openLog(spec.Log)
+	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
+		return Process{}, err
+	}
+	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return Process{}, err
 	}
@@ -68,13 +67,6 @@ func Start(spec Spec) (Process, error) {
 		return Process{}, fmt.Errorf("%s ended at once, see %s: %w", spec.Argv[0], spec.Log, err)
 	}
 	return Process{Identity: id, Spec: spec, Started: time.Now().UTC().Truncate(time.Second)}, nil
-}
-
-func openLog(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
 
 // Terminate asks the process to end and kills it when it has not within grace.

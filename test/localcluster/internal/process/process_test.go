@@ -78,7 +78,6 @@ func TestKillsWhatIgnoresTerm(t *testing.T) {
 	}
 }
 
-// waitForLine waits until a log holds a line: then the process is as far as that.
 func waitForLine(t *testing.T, log, line string) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {

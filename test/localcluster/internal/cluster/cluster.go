@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster is one local cluster: its components and their settings, how it comes up, and how it goes down.
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
+)
+
+// Integration says who looks after queued TrainJobs.
+type Integration string
+
+const (
+	// External is this project's manager, with TrainJob as an external framework of Kueue.
+	External Integration = "external"
+	// InTree is Kueue's own integration, for comparison; our manager does not run.
+	InTree Integration = "in-tree"
+	// Both runs the two at once, which nobody should: it shows what happens then.
+	Both Integration = "both"
+)
+
+func (i Integration) manager() bool { return i != InTree }
+func (i Integration) inTree() bool  { return i != External }
+
+// Settings are what a user chooses. They hold from up to down.
+type Settings struct {
+	// Nodes is the number of GPU nodes, half H100 and half A100. There are always two CPU nodes besides.
+	Nodes       int         `json:"nodes"`
+	Integration Integration `json:"integration"`
+	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and the newest where none does.
+	Trainer build.Trainer `json:"trainer"`
+	// Kubernetes is the version of the control plane. Unset means the one that runs already, and
+	// the one that Kueue is built with where none does.
+	Kubernetes build.Kubernetes `json:"kubernetes"`
+	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
+	// as Kueue is shipped, which is one.
+	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
+	// Dispatches makes it the manager of a fleet: Kueue is set up to hand TrainJobs to other
+	// clusters, and there are no nodes.
+	Dispatches bool `json:"dispatches,omitempty"`
+}
+
+// lease is kueue-trainer's: about the time until the next leader after a kill. One that cannot renew
+// it in time ends, and nothing starts it again, so it is for machines on which several clusters run.
+const lease = 30 * time.Second
+
+// Validate says which setting is wrong and what it may be.
+func (s Settings) Validate() error {
+	if s.Nodes < 2 {
+		return fmt.Errorf("NODES=%d: there must be at least 2, one H100 and one A100 node", s.Nodes)
+	}
+	if !slices.Contains([]Integration{External, InTree, Both}, s.Integration) {
+		return fmt.Errorf("INTEGRATION=%s: must be %s, %s or %s", s.Integration, External, InTree, Both)
+	}
+	if s.InTreeWorkers < 0 {
+		return fmt.Errorf("IN_TREE_WORKERS=%d: must be 0, for Kueue's default, or more", s.InTreeWorkers)
+	}
+	return nil
+}
+
+func (s Settings) String() string {
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s KUBERNETES=%s IN_TREE_WORKERS=%d", s.Nodes, s.Integration, s.Trainer.Name, s.Kubernetes.Name, s.InTreeWorkers)
+}
+
+// Cluster is a local cluster, running or not.
+type Cluster struct {
+	Dir string
+	// Builder makes the binaries and knows where the manifests lie.
+	Builder build.Builder
+	// Built is set where up has nothing to build: clusters that come up at the same time have their
+	// binaries in one place.
+	Built bool
+	Out   io.Writer
+
+	state State
+	mu    sync.Mutex // guards state and Out: components start in parallel
+}
+
+// New returns the cluster in dir, with what an earlier up left there.
+func New(repo, dir string, out io.Writer) (*Cluster, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Dir: dir, Out: out}
+	c.Builder = build.Builder{Repo: repo, LogDir: c.path("logs"), Out: out}
+	if c.state, err = readState(c.path(stateFile)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+// Kubeconfig is the file with the contexts admin and user.
+func (c *Cluster) Kubeconfig() string                     { return c.path("kubeconfig") }
+func (c *Cluster) logFile(name string) string             { return c.path("logs", name+".log") }
+func (c *Cluster) configFile(name string) string          { return c.path("config", name+".yaml") }
+func (c *Cluster) componentKubeconfig(name string) string { return c.path("kubeconfigs", name) }
+func (c *Cluster) certDir(name string) string             { return c.path("certs", name) }
+func (c *Cluster) certFile(name string) string            { return filepath.Join(c.certDir(name), "tls.crt") }
+func (c *Cluster) keyFile(name string) string             { return filepath.Join(c.certDir(name), "tls.key") }
+
+func (c *Cluster) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.Out, format+"\n", args...)
+}
+
+const (
+	stateFile = "state.json"
+	lockFile  = ".lock"
+)
+
+// State is what outlives the launcher: enough to find every process again.
+type State struct {
+	Settings Settings `json:"settings"`
+	// Ports by "component/purpose". They stay the same over restarts, since other components were told.
+	Ports     map[string]int     `json:"ports"`
+	Processes map[string]Process `json:"processes"`
+}
+
+// Process is a component's process.
+type Process struct {
+	process.Process
+	// Binary is the hash of the program where we want to notice a new one.
+	Binary string `json:"binary,omitempty"`
+}
+
+func (s State) exists() bool { return s.Ports != nil }
+
+// readState starts with the newest Trainer and the default version: the choice where there is no
+// cluster, or one that says nothing of it.
+func readState(path string) (State, error) {
+	state := State{Settings: Settings{Trainer: build.DefaultTrainer(), Kubernetes: build.DefaultKubernetes()}}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil
+	}
+	if err != nil {
+		return state, err
+	}
+	if err := json.Unmarshal(content, &state); err != nil {
+		return state, fmt.Errorf("state file %s is damaged, look for the processes by hand: %w", path, err)
+	}
+	return state, nil
+}
+
+// writeState replaces the file in one step: a launcher killed while writing must not lose the pids.
+func (c *Cluster) writeState() error {
+	content, err := json.MarshalIndent(c.state, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := c.path(stateFile + ".new")
+	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, c.path(stateFile))
+}
+
+// record writes down a started process before anything else happens to it.
+func (c *Cluster) record(name string, p Process) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.Processes[name] = p
+	return c.writeState()
+}
+
+func (c *Cluster) process(name string) Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Processes[name]
+}
+
+// lockExisting is Lock for what needs a cluster.
+func (c *Cluster) lockExisting() (release func(), err error) {
+	if !c.state.exists() {
+		return nil, fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
+	}
+	return c.Lock()
+}
+
+// Lock keeps other launchers away from this cluster until it is released.
+func (c *Cluster) Lock() (release func(), err error) {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(c.path(lockFile), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	release = func() { _ = f.Close() } // It only holds the lock.
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
+	} else {
+		// Read again: it may have changed until we got the lock.
+		c.state, err = readState(c.path(stateFile))
+	}
+	if err != nil {
+		release()
+	}
+	return release, err
+}
