@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,7 +122,7 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	c := inttest.Fake(stored).Build()
 	cached := expect.Must(caches.TrimJob(stored.DeepCopy()))(t)
 	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
-	expect.NoError(t, placeChildJob(t.Context(), c, cached.(*batchv1.Job), want))
+	expect.Must(placeChildJob(t.Context(), &dependencies{client: c}, cached.(*batchv1.Job), want))(t)
 	inttest.Reload(t, c, stored)
 	want.Labels, want.Annotations = counted, counted
 	expect.Same(t, "Unexpected template", *want, stored.Spec.Template)
@@ -156,12 +158,34 @@ func TestAJobThatRanIsPlacedAgain(t *testing.T) {
 				},
 			}).Build()
 			want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}}
-			expect.NoError(t, placeChildJob(t.Context(), c, child, want))
+			expect.Must(placeChildJob(t.Context(), &dependencies{client: c}, child, want))(t)
 			expect.Same(t, "Unexpected writes", tc.want, writes)
 			inttest.Reload(t, c, child)
 			expect.Same(t, "Unexpected node selector", want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
 			expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
 		})
+	}
+}
+
+// Somebody's webhook may add to what child Jobs ask for, which the caches do not have.
+func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
+	stored, js := suspendedJob()
+	child := kit.ChildJob(js, "node")
+	child.Spec.Suspend = new(true)
+	child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+	child.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{kit.GPU: resource.MustParse("1")}}}}
+	wl := inttest.WorkloadOf(stored, kit.Admitted)
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
+	r, _ := newReconciler(t, stored, js, child, wl)
+	for _, try := range []string{"first", "second"} {
+		j := jobOf(t, r, stored)
+		for i := range j.view.Jobs {
+			_, err := caches.TrimJob(&j.view.Jobs[i])
+			expect.NoError(t, err)
+		}
+		err := placeChildJobs(t.Context(), j, stored)
+		expect.That(t, errors.Is(err, errOutdated), "placeChildJobs() = %v at the %s try", err, try)
+		expect.Same(t, "Unexpected excess", "child Job job-node-0 asks for 1 of nvidia.com/gpu per pod instead of 0", j.decision.excess)
 	}
 }
 

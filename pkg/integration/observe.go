@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -37,8 +38,8 @@ type observed struct {
 	key types.NamespacedName
 	// view is what there is of it.
 	view state.View
-	// manages is whether it is Kueue's to start, unmanaged is set in a namespace that Kueue does not manage: the job waits
-	// for nothing there, and has no gate.
+	// manages is whether it is Kueue's to start, unmanaged is set in a namespace that Kueue does not manage, or where it does not
+	// manage jobs without a queue any more: the job waits for nothing there, and has no gate.
 	manages, unmanaged bool
 	// record is what is remembered of it.
 	record *record
@@ -83,6 +84,8 @@ func observeNamespace(ctx context.Context, j *job) result {
 	}
 	if j.unmanaged = !managed; managed {
 		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
+		// Kueue managed jobs without a queue, and does not any more.
+		j.unmanaged = err == nil && !j.manages && jobframework.QueueName(j) == "" && !j.ManagedExternally() && patch.Patched(j.deps.Field, &j.Spec)
 	}
 	return ofError(client.IgnoreNotFound(err))
 }

@@ -167,6 +167,10 @@ func TestLeaveAlone(t *testing.T) {
 		"one of which JobSet has yet to make a part":            {change: kit.All(runsIn, func(s *scene) { s.js.Spec.ReplicatedJobs[0].Replicas = 2 }), asked: 1},
 		"one that was placed, and whose Workload is gone":       {change: kit.All(runsIn, func(s *scene) { place(t, s.job, patch.Placement{Name: "node"}) })},
 		"one without a queue, which is nobody's, costs no look": {change: kit.All(runsIn, func(s *scene) { s.job.Labels = nil })},
+		"one that Kueue managed while it managed all": {change: func(s *scene) {
+			s.in, s.job.Labels = true, nil
+			place(t, s.job, patch.Gated("node"))
+		}, alone: true},
 		"a job elsewhere":               {change: runs, alone: true},
 		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = []client.Object{inttest.WorkloadOf(s.job, kit.Admitted)} }},
 	}

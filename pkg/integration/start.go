@@ -91,38 +91,49 @@ func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error 
 		if template == nil || podset.JobEnded(&jobs[i]) || !ptr.Deref(jobs[i].Spec.Suspend, false) {
 			continue
 		}
-		if err := placeChildJob(ctx, j.deps.client, &jobs[i], template); err != nil {
+		placed, err := placeChildJob(ctx, j.deps, &jobs[i], template)
+		if err != nil {
 			return err
+		}
+		if wl := j.holdingQuota(); wl != nil {
+			if j.decision.excess = podset.ExcessOfJob(placed, wl.Spec.PodSets); j.decision.excess != "" {
+				return errOutdated
+			}
 		}
 	}
 	return nil
 }
 
-// placeChildJob does not guard with a resourceVersion: the values it sets are right
+// placeChildJob returns the Job as it is stored then: the caches have not what its pods request, which
+// somebody's webhook may have changed. It does not guard with a resourceVersion: the values it sets are right
 // whatever else changed, and the Job controller writes the status all the time.
-func placeChildJob(ctx context.Context, c client.Client, child *batchv1.Job, template *corev1.PodTemplateSpec) error {
+func placeChildJob(ctx context.Context, deps *dependencies, child *batchv1.Job, template *corev1.PodTemplateSpec) (*batchv1.Job, error) {
 	placed := child.DeepCopy()
 	podset.PlaceTemplate(&placed.Spec.Template, template)
 	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
-		return nil
+		// A former try got no further.
+		err := deps.live.Get(ctx, client.ObjectKeyFromObject(child), placed)
+		return placed, client.IgnoreNotFound(err)
 	}
-	err := c.Patch(ctx, placed.DeepCopy(), client.MergeFrom(child))
+	stored := placed.DeepCopy()
+	err := deps.client.Patch(ctx, stored, client.MergeFrom(child))
 	if apierrors.IsInvalid(err) && child.Status.StartTime != nil {
 		// Before Kubernetes 1.36 a suspended Job takes another template only while its status does not say that it ran.
 		// JobSet takes that away, too, when it resumes a Job.
-		if err = forgetStart(ctx, c, child); err == nil {
-			err = c.Patch(ctx, placed, client.MergeFrom(child))
+		if err = forgetStart(ctx, deps.client, child); err == nil {
+			stored = placed
+			err = deps.client.Patch(ctx, stored, client.MergeFrom(child))
 		}
 	}
 	if apierrors.IsNotFound(err) {
 		// JobSet replaces it, from the new template.
-		return nil
+		return placed, nil
 	}
 	if err != nil {
-		return fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(child), err)
+		return nil, fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(child), err)
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(child))
-	return nil
+	return stored, nil
 }
 
 // forgetStart takes from the status of a suspended Job when it started.

@@ -37,6 +37,18 @@ func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, re
 	return ""
 }
 
+// ExcessOfJob says in what one pod of a child Job asks for more than its PodSet; empty: in nothing.
+func ExcessOfJob(child *batchv1.Job, podSets []kueue.PodSet) string {
+	ps := podSetOf(child.Labels[jobsetapi.ReplicatedJobNameKey], podSets)
+	if ps == nil {
+		return ""
+	}
+	if excess := tooMuchPerPod(&child.Spec.Template.Spec, &ps.Template.Spec); excess != "" {
+		return fmt.Sprintf("child Job %s %s", child.Name, excess)
+	}
+	return ""
+}
+
 // Unstartable is Excess of a JobSet that does not run yet, or why it must not for another reason.
 func Unstartable(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
 	for i := range js.Spec.ReplicatedJobs {

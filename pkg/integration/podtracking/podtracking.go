@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -21,7 +22,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	podconstants "sigs.k8s.io/kueue/pkg/controller/jobs/pod/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -65,7 +68,11 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 			return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
 		}
 		for i := range pods.Items {
-			if pod := &pods.Items[i]; holdsNode(pod) || p.Closed() && ofJob(pod) && pod.DeletionTimestamp.IsZero() {
+			pod := &pods.Items[i]
+			if p.ofOtherWorkload(&pod.ObjectMeta) {
+				continue
+			}
+			if holdsNode(pod) || p.Closed() && ofJob(pod) && pod.DeletionTimestamp.IsZero() {
 				left = append(left, slim(pod))
 			}
 		}
@@ -143,7 +150,19 @@ func holdsNode(pod *corev1.Pod) bool {
 
 func ofJob(pod *corev1.Pod) bool {
 	owner := state.ControllerOfKind(pod, "Job")
-	return owner != nil && (pod.Labels[batchv1.ControllerUidLabel] == string(owner.UID) || pod.Labels[kueueconstants.PodSetLabel] != "")
+	return owner != nil && owner.APIVersion == batchv1.SchemeGroupVersion.String() && (pod.Labels[batchv1.ControllerUidLabel] == string(owner.UID) || pod.Labels[kueueconstants.PodSetLabel] != "")
+}
+
+// ofOtherWorkload reports whether Kueue admitted pods, by the metadata of these or of their template, by a Workload that no
+// TrainJob of this name has: it gives its label to all pods that queue, whoever makes them, and with it this annotation,
+// which the policies let nobody change. What a Workload that is gone was for is told by its name, unless that is a group's
+// of pods, which people choose.
+func (p Pods) ofOtherWorkload(meta *metav1.ObjectMeta) bool {
+	by := meta.Annotations[kueue.WorkloadAnnotation]
+	if by == "" || meta.Labels[kueueconstants.PodSetLabel] == "" || slices.ContainsFunc(p.View.Workloads, func(wl kueue.Workload) bool { return wl.Name == by }) {
+		return false
+	}
+	return !strings.HasPrefix(by, strings.ToLower(trainjob.GVK.Kind)+"-") || meta.Labels[podconstants.GroupNameLabel] != ""
 }
 
 // Jobs lists the Jobs of a TrainJob's JobSets, by the name of these.
@@ -163,7 +182,7 @@ func (p Pods) counts(name types.NamespacedName) func(*batchv1.Job) bool {
 			return false
 		}
 		if js == nil || js.UID != owner.UID {
-			return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != ""
+			return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != "" && !p.ofOtherWorkload(&child.Spec.Template.ObjectMeta)
 		}
 		return state.ControllerOfKind(js, trainjob.GVK.Kind) != nil
 	}

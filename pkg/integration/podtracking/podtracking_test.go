@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -40,6 +41,12 @@ func TestPodsLeft(t *testing.T) {
 		p.Labels = map[string]string{jobsetapi.JobSetNameKey: "job", batchv1.ControllerUidLabel: "j"}
 	}
 	deleted := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = new(metav1.Unix(1, 0)), []string{"test/hold"} }
+	admittedAs := func(workload string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{"kueue.x-k8s.io/workload": workload} }
+	}
+	named := func(name string) *trainjob.TrainJob {
+		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "t"}}
+	}
 	job := func(controller string) *batchv1.Job {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j"}}
 		if controller != "" {
@@ -92,6 +99,16 @@ func TestPodsLeft(t *testing.T) {
 		"a pod that somebody labels":                 {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
 		"a pod that only names a Job as its owner": {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") }),
 			there: objects{known(job("job")), jobSet("js", "TrainJob")}},
+		"a pod that queues by itself":                    {pod: pod(admittedAs("pod-ghost-1a2b3"))},
+		"the same of a kind that only sounds like a Job": {pod: pod(func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" })},
+		"a pod of a Job that queues by itself, and gone": {pod: pod(admittedAs("job-z-1a2b3"))},
+		"a pod of a group with a TrainJob's name":        {pod: pod(admittedAs("trainjob-mine"), func(p *corev1.Pod) { p.Labels["kueue.x-k8s.io/pod-group-name"] = "trainjob-mine" })},
+		"a pod of a TrainJob's Workload that is gone":    {pod: pod(admittedAs("trainjob-job-1a2b3")), want: 1},
+		"a pod of a Workload that somebody made": {pod: pod(admittedAs("pod-mine"), func(p *corev1.Pod) { p.Labels["kueue.x-k8s.io/pod-group-name"] = "any" }),
+			there: objects{inttest.WorkloadOf(named("job"), func(wl *kueue.Workload) { wl.Name = "pod-mine" })}, want: 1},
+		"a pod of a Job of somebody's JobSet of before": {pod: pod(), there: objects{queued(kit.With(job("job"), func(child *batchv1.Job) {
+			child.Spec.Template.Annotations = map[string]string{"kueue.x-k8s.io/workload": "jobset-job-1a2b3"}
+		}))}},
 		"a pod of a Job that is not queued": {pod: pod(unqueued), there: objects{known(job("job")), jobSet("js", "TrainJob")}, want: 1},
 	}
 	for name, tc := range tests {

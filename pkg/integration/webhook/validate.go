@@ -144,7 +144,8 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 // gate, which JobSet never takes away from a Job. One that MultiKueue runs has no gate, and
 // would leave a Workload behind that MultiKueue goes on with.
 func (r *review) leavesQueue(ctx context.Context, t, old *trainjob.TrainJob, managed bool) (field.ErrorList, error) {
-	if managed || t.Finished() {
+	// One that never named a queue leaves none: Kueue managed it while it managed all.
+	if managed || t.Finished() || jobframework.QueueNameForObject(t) == "" && jobframework.QueueNameForObject(old) == "" && !old.ManagedExternally() {
 		return nil, nil
 	}
 	if inside, err := r.Queues.ManagesNamespace(ctx, t.Namespace); err != nil || !inside {
