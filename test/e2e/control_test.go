@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -29,6 +30,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 		w.MakeGated(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration), 1)
+		w.MakeGated(ctx, w.Job("held").Queue(hold.Queue("queue")).GPUs("8"), 0)
 
 		w.stopManager(ctx)
 		Expect(w.TryEdit(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
@@ -40,15 +42,14 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.EventuallyAtTheGate(ctx, "waiting")
 		w.EventuallyPods(ctx, "waiting", 0)
-		w.Finish(ctx, "running", "succeeded")
+		w.Succeed(ctx, "running")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
+		w.Succeed(ctx, "waiting")
+		w.ConsistentlyIdle(ctx, "held")
 	}, SpecTimeout(specTimeout))
 
 	It("a job fails, and keeps its quota until Trainer, which makes its JobSet again, knows that it is suspended", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
-		w.Pools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w, _ := newRunningOf(ctx, "first", kit.OfOneTry)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "next")
 
@@ -90,8 +91,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w, pods := newRunning(ctx, "runs")
 		// The last words on the start, Trainer's and ours.
-		Eventually(ctx, func() []trainer.JobStatus { return w.TrainJob(ctx, "runs").Status.JobsStatus }).
-			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
+		w.EventuallyIs(ctx, &trainer.TrainJob{}, "runs", HaveField("Status.JobsStatus", ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1))))))
 		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
 		before, wl := w.TrainJob(ctx, "runs"), w.Workload(ctx, "runs")
 		w.stopManager(ctx)
@@ -117,18 +117,15 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("On a local control plane", Label("control"), Serial, func() {
-	BeforeEach(func() { localOnly("the specs of this group read logs and change Kueue's configuration") })
-
-	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "8")
-		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-		before := w.errorLines()
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
-		w.EventuallyRuns(ctx, "patient", 1, onA100)
-		Expect(w.errorLines()).To(Equal(before))
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("On a local control plane a preemption writes no error into the manager's log", Label("control"), Serial, core, Label("invariant", "quiet"), func(ctx context.Context) {
+	localOnly("the specs of this group read logs and change Kueue's configuration")
+	w := newPools(ctx, "8", "8")
+	w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
+	before := w.errorLines()
+	w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+	w.EventuallyRuns(ctx, "patient", 1, onA100)
+	Expect(w.errorLines()).To(Equal(before))
+}, SpecTimeout(specTimeout))
 
 func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
 
