@@ -42,11 +42,11 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 		watching := startPlugin(ctx, "submit", "large", "-n", w.Namespace, "--runtime", "torch-distributed",
 			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
-		Eventually(ctx, watching).Should(gbytes.Say(`waits in queue queue .*flavor h100-\S+ has 8 GPUs at the most`))
+		Eventually(ctx, watching).Should(gbytes.Say(`waits in queue queue .*flavor h100-\S+: ClusterQueue gpus-\S+ has 8 GPUs at the most`))
 	})
 
 	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
-		w := newWorld(ctx)
+		w := newPools(ctx, "8", "0")
 		Expect(complaint(ctx, 2, "submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
 			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: extra}]}}}}`)).
 			To(ContainSubstring("the runtime has no replicated job of this name"))
