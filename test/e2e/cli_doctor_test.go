@@ -181,7 +181,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(world.Trainer22), func(ctx context.Context) {
 		w.MakeGated(ctx, w.Job("waits").GPUs("32"), 1)
-		w.stopManager(ctx)
+		stopComponent(ctx, cluster.Manager())
 		w.removeWebhooks(ctx)
 		w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
 		shell(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
