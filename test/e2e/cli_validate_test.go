@@ -26,7 +26,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		w := newWorld(ctx)
 		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.Namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
-		Expect(server == 0).To(Equal(valid), "the API server")
+		Expect(valid).To(Equal(server == 0), "the API server")
 		stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
 		Expect(code).To(Equal(verdictOf(valid)), "the plugin: %s", stdout)
 	},
