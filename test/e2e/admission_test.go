@@ -4,13 +4,19 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -18,8 +24,12 @@ import (
 var _ = Describe("Bad input", func() {
 	DescribeTable("is refused when a TrainJob is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
-			w := newPools(ctx, "0", "0")
-			w.expectRefused(ctx, change, want...)
+			job := kit.TrainJob(metav1.NamespaceDefault, "bad").Queue("queue").Nodes(2)
+			change(job)
+			err := cluster.Client.Create(ctx, job.Obj(), client.DryRunAll)
+			for _, part := range want {
+				Expect(err).To(MatchError(ContainSubstring(strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)]))))
+			}
 		},
 		Entry("for a runtime that does not exist", func(j *kit.TrainJobBuilder) { j.Runtime("no-such-runtime") },
 			"spec.runtimeRef", `ClusterTrainingRuntime "no-such-runtime"`, "create it"),
@@ -101,3 +111,29 @@ var _ = Describe("The manager's entry", func() {
 			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("create the TrainJob again"))))
 	}, SpecTimeout(specTimeout))
 })
+
+var _ = It("A TrainJob that its user fills up takes no more before it is too large to be suspended, and is preempted", long, func(ctx context.Context) {
+	w := newPools(ctx, "8", "0")
+	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
+	w.MakeRunning(ctx, w.Job("full").GPUs("8").Priority(w.Name("low")), 1, onH100)
+
+	// As many annotations as the API server takes. Each manager that applies them repeats their names.
+	annotations := map[string]any{}
+	for i := range 800 {
+		domain := strings.TrimSuffix(strings.Repeat(strings.Repeat("x", 61)+".", 4), ".")
+		annotations[fmt.Sprintf("%s/%s-%d", domain, strings.Repeat("y", 50), i)] = ""
+	}
+	applied, err := json.Marshal(map[string]any{
+		"apiVersion": trainjob.GVK.GroupVersion().String(), "kind": trainjob.GVK.Kind,
+		"metadata": map[string]any{"namespace": w.Namespace, "name": "full", "annotations": annotations},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	var refused error
+	for i := 0; refused == nil && i < 8; i++ {
+		refused = w.Patch(ctx, w.Job("full").Obj(), client.RawPatch(types.ApplyPatchType, applied), client.FieldOwner(fmt.Sprintf("tenant-%d", i)))
+	}
+	Expect(refused).To(MatchError(ContainSubstring("a TrainJob in a queue may have")))
+
+	w.Make(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).Obj())
+	w.EventuallyRuns(ctx, "urgent", 1, onH100)
+}, SpecTimeout(specTimeout))

@@ -32,44 +32,41 @@ var (
 	churnJobs  = flag.Int("churn.jobs", 12, "TrainJobs in the churn")
 )
 
-var _ = Describe("Killed at random", Label("control"), Serial, func() {
-	BeforeEach(func() { localOnly("this spec kills components") })
+var _ = It("Killed at random the manager loses no TrainJob, restarts no pod and leaves nothing behind", Label("control"), Serial, core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
+	localOnly("this spec kills components")
+	w := newPools(ctx, "16", "16")
+	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 
-	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
-		w := newPools(ctx, "16", "16")
-		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	pods := w.record(ctx, podResource)
+	busy := 0
+	var group sync.WaitGroup
+	for i := range *churnJobs {
+		if i == *churnJobs/2 {
+			// By now jobs run and others wait; the rest comes in between the kills.
+			group.Go(func() {
+				defer GinkgoRecover()
+				busy = w.churn(ctx)
+			})
+		}
+		w.eventuallyCreate(ctx, w.churnJob(i))
+	}
+	for i := range *churnJobs {
+		w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
+	}
+	group.Wait()
+	Eventually(ctx, pods.CaughtUp).Should(Succeed())
+	Expect(busy).To(BeNumerically(">=", max(1, *churnKills/6)), "kills while jobs ran and others waited")
 
-		pods := w.record(ctx, podResource)
-		busy := 0
-		var group sync.WaitGroup
-		for i := range *churnJobs {
-			if i == *churnJobs/2 {
-				// By now jobs run and others wait; the rest comes in between the kills.
-				group.Go(func() {
-					defer GinkgoRecover()
-					busy = w.churn(ctx)
-				})
-			}
-			w.eventuallyCreate(ctx, w.churnJob(i))
+	for i := range *churnJobs {
+		name := fmt.Sprintf("job-%d", i)
+		Expect(boundPods(pods, name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
+		for _, pod := range w.Pods(ctx, name) {
+			Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
 		}
-		for i := range *churnJobs {
-			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
-		}
-		group.Wait()
-		Eventually(ctx, pods.CaughtUp).Should(Succeed())
-		Expect(busy).To(BeNumerically(">=", max(1, *churnKills/6)), "kills while jobs ran and others waited")
-
-		for i := range *churnJobs {
-			name := fmt.Sprintf("job-%d", i)
-			Expect(boundPods(pods, name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
-			for _, pod := range w.Pods(ctx, name) {
-				Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
-			}
-		}
-		w.EventuallyIs(ctx, &kueue.ClusterQueue{}, w.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
-	}, SpecTimeout(30*time.Minute))
-})
+	}
+	w.EventuallyIs(ctx, &kueue.ClusterQueue{}, w.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
+}, SpecTimeout(30*time.Minute))
 
 // churn kills the manager again and again, and now and then restarts what it works with,
 // until no job waits any more. It gives how many kills came while jobs ran and others waited.

@@ -75,8 +75,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("finds what is broken, and its commands fix it", func(ctx context.Context, severity string, breaks func(context.Context) (object string)) {
-		object := breaks(ctx)
-		w.fix(ctx, w.eventuallyFinds(ctx, severity, CurrentSpecReport().LeafNodeText, object))
+		shell(ctx, w.eventuallyFinds(ctx, severity, CurrentSpecReport().LeafNodeText, breaks(ctx)).Commands...)
+		w.eventuallyInOrder(ctx)
 	},
 		Entry("LocalQueueToNowhere", SpecTimeout(specTimeout), "error", func(ctx context.Context) string {
 			w.Make(ctx, kit.LocalQueue(w.Namespace, "lost", w.Name("nowhere")))
@@ -130,8 +130,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	// The first command of a finding may change the other configuration, and who starts next reads it. The restarts that
 	// follow have no Deployment here, and nothing to do: it was fixed before anybody read it.
 	DescribeTable("finds what is wrong in a configuration, and prints a better one", func(ctx context.Context, severity, object string, at client.ObjectKey, oldNew ...string) {
-		w.restoreLater(ctx, kueueConfig)
-		w.restoreLater(ctx, managerConfig)
+		w.restoreLater(ctx, kueueConfig, managerConfig)
 		w.configure(ctx, at, oldNew...)
 		found := w.eventuallyFinds(ctx, severity, CurrentSpecReport().LeafNodeText, object)
 		Expect(found.Commands[1:]).To(HaveEach(ContainSubstring("rollout restart deployment")))
@@ -147,8 +146,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	)
 
 	It("BothIntegrations", since(world.Trainer22), func(ctx context.Context) {
-		w.restoreLater(ctx, kueueConfig)
-		w.restoreLater(ctx, managerConfig)
+		w.restoreLater(ctx, kueueConfig, managerConfig)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 		found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
@@ -183,7 +181,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(world.Trainer22), func(ctx context.Context) {
 		w.MakeGated(ctx, w.Job("waits").GPUs("32"), 1)
-		w.stopManager(ctx)
+		stopComponent(ctx, cluster.Manager())
 		w.removeWebhooks(ctx)
 		w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
 		shell(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
@@ -204,6 +202,9 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
 		start := stopComponent(ctx, component)
 		w.eventuallyFinds(ctx, "error", "WebhookSilent", object)
+		if component == cluster.Manager() {
+			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
+		}
 		w.undo(ctx, start)
 	},
 		Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -211,12 +212,6 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		Entry("Trainer", "trainer", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", since(world.Trainer22), SpecTimeout(specTimeout)),
 		Entry("kueue-trainer", "kueue-trainer", "MutatingWebhookConfiguration "+ourWebhook, SpecTimeout(specTimeout)),
 	)
-
-	It("ManagerNotRunning", func(ctx context.Context) {
-		start := stopComponent(ctx, cluster.Manager())
-		w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-		w.undo(ctx, start)
-	}, SpecTimeout(specTimeout))
 
 	It("TrainerGeneration", core, func(ctx context.Context) {
 		field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
@@ -277,12 +272,6 @@ func (w *site) undo(ctx context.Context, undo func(context.Context)) {
 	w.eventuallyInOrder(ctx)
 }
 
-// fix pastes the commands of a finding, after which nothing is to be found any more.
-func (w *site) fix(ctx context.Context, found finding) {
-	shell(ctx, found.Commands...)
-	w.eventuallyInOrder(ctx)
-}
-
 // taint puts a taint on a node until the spec is over.
 func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
 	node := kit.Node(name, nil)
@@ -294,19 +283,12 @@ func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
 	})
 }
 
-// changeWebhook changes the only webhook of a configuration, until undo or the spec's end.
-func (w *site) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) (undo func(context.Context)) {
-	found := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configuration}}
-	var before *admissionregistrationv1.MutatingWebhook
-	undo = func(ctx context.Context) {
-		w.Change(ctx, found, func() { before.DeepCopyInto(&found.Webhooks[0]) })
-	}
-	w.Change(ctx, found, func() {
-		before = found.Webhooks[0].DeepCopy()
-		change(&found.Webhooks[0])
-	})
-	DeferCleanup(undo)
-	return undo
+// changeWebhook changes the only webhook of a configuration, until the spec's end.
+func (w *site) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) {
+	found := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, configuration)
+	before := found.Webhooks[0].DeepCopy()
+	DeferCleanup(func(ctx context.Context) { w.Change(ctx, found, func() { before.DeepCopyInto(&found.Webhooks[0]) }) })
+	w.Change(ctx, found, func() { change(&found.Webhooks[0]) })
 }
 
 // stopComponent stops a process, until start or the spec's end.
@@ -319,11 +301,13 @@ func stopComponent(ctx context.Context, component string) (start func(context.Co
 	return start
 }
 
-// restoreLater puts a ConfigMap back as it is now when the spec ends.
-func (w *site) restoreLater(ctx context.Context, at client.ObjectKey) {
-	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, at)
-	config.ResourceVersion = ""
-	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, config.DeepCopy())).To(Succeed()) })
+// restoreLater puts ConfigMaps back as they are now when the spec ends.
+func (w *site) restoreLater(ctx context.Context, all ...client.ObjectKey) {
+	for _, at := range all {
+		config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, at)
+		config.ResourceVersion = ""
+		DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, config)).To(Succeed()) })
+	}
 }
 
 // configure replaces texts in a configuration. Kueue and the manager read their own when they

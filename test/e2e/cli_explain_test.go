@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -15,11 +16,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // explained runs "explain NAME -o json" and gives what it says.
@@ -98,9 +101,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells what another priority would bring, and that comes true", func(ctx context.Context) {
 		w := newWorld(ctx)
-		cq := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
-		w.Make(ctx, w.Flavor("h100", onH100), cq, kit.LocalQueue(w.Namespace, "queue", cq.Name), kit.Priority(w.Name("low"), 0), kit.Priority(w.Name("urgent"), 1000))
+		w.Pool(ctx, w.Flavor("h100", onH100), "8")
+		w.Make(ctx, kit.Priority(w.Name("low"), 0), kit.Priority(w.Name("urgent"), 1000))
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("waits").Priority(w.Name("low")).GPUs("8"))
 
@@ -109,8 +111,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Expect(e.State.Message).To(HavePrefix("with priority 1000 (%s) asks for 8 GPUs and would get them", w.Name("urgent")))
 		Expect(e.Preempts).To(ConsistOf(HaveField("Job", w.Namespace+"/runs")))
 		Expect(w.explained(ctx, Default, "waits", "--priority", w.Name("low")).State.Reason).To(Equal(string(explain.InUse)))
-		Expect(refused(ctx, 1, "explain", "runs", "-n", w.Namespace, "--priority", w.Name("urgent"))).To(ContainSubstring("does not wait for quota (Running)"))
-		Expect(refused(ctx, 1, "explain", "waits", "-n", w.Namespace, "--priority", "no-such")).To(ContainSubstring("there is no WorkloadPriorityClass no-such"))
+		Expect(complaint(ctx, 1, "explain", "runs", "-n", w.Namespace, "--priority", w.Name("urgent"))).To(ContainSubstring("does not wait for quota (Running)"))
+		Expect(complaint(ctx, 1, "explain", "waits", "-n", w.Namespace, "--priority", "no-such")).To(ContainSubstring("there is no WorkloadPriorityClass no-such"))
 
 		w.Edit(ctx, "waits", func(job *trainer.TrainJob) { job.Labels[kit.PriorityLabel] = w.Name("urgent") })
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
@@ -124,10 +126,12 @@ var _ = Describe("kubectl trainjob explain", func() {
 		e := w.eventuallyExplained(ctx, "patient", explain.Waiting, string(explain.InUse))
 		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.Namespace))
 
+		// Entries of Trainer 2.1 have no owner.
+		userPatch := map[bool]string{true: "podTemplateOverrides[0]", false: "example.com/user"}[trainerOf(ctx) == world.Trainer21]
 		e = w.eventuallyExplained(ctx, "urgent", explain.Running, "Running")
 		Expect(e.Placement).To(ContainElements(
 			And(HaveField("Field", "nodeSelector["+kit.ProductLabel+"]"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Value", BeEquivalentTo(`"`+kit.H100+`"`))),
-			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch(ctx))))),
+			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch)))),
 		))
 		Expect(said(ctx, Default, "explain", "urgent", "-n", w.Namespace)).
 			To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
@@ -135,14 +139,10 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	DescribeTable("tells who cannot make what", func(ctx context.Context, limited string, phase explain.Phase, reason string) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "none"},
-			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(limited): *quantity("0")}}})
-		Eventually(ctx, func() corev1.ResourceList {
-			return get(ctx, w, &corev1.ResourceQuota{}, "none").Status.Hard
-		}).ShouldNot(BeEmpty())
+		w.limit(ctx, limited, "0")
 		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "refused", phase, reason)
-		Expect(e.State.Message).To(ContainSubstring("exceeded quota: none"))
+		Expect(e.State.Message).To(ContainSubstring("exceeded quota: limit"))
 		Expect(e.State.Stuck).To(BeTrue())
 		Expect(e.State.Remedy).To(ContainSubstring("raise the ResourceQuota that the message names"))
 		w.eventuallyFinds(ctx, map[explain.Phase]string{explain.Unqueued: "warning", explain.Starting: "error"}[phase], "TrainJobStuck", "TrainJob "+w.Namespace+"/refused")
@@ -190,10 +190,43 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// userPatch is what the only patch of a user is called: entries of Trainer 2.1 have no owner.
-func userPatch(ctx context.Context) string {
-	if trainerOf(ctx) == "2.1" {
-		return "podTemplateOverrides[0]"
-	}
-	return "example.com/user"
-}
+var _ = It("Forecasts of kubectl trainjob tell when a waiting TrainJob starts, what if, and without whom it would start now", core, func(ctx context.Context) {
+	w := newPools(ctx, "8", "0")
+	w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+	w.MakePending(ctx, w.Job("waits").GPUs("8"))
+	w.eventuallyLaterThan(ctx, "waits")
+	// Of what is like another one that waits, Kueue says nothing.
+	w.Make(ctx, w.Job("last").GPUs("8").Obj())
+	w.eventuallyListed(ctx, "last", explain.Waiting)
+	w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
+	// Whatever else the cluster has seen of running times, what a trainer says of its own job comes first.
+	runs := w.TrainJob(ctx, "runs")
+	w.ChangeStatus(ctx, runs, func() {
+		runs.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To(int32(time.Hour.Seconds())), LastUpdatedTime: metav1.Now()}
+	})
+
+	By("explain and list say it alike")
+	Eventually(ctx, func(g Gomega) {
+		e := w.explained(ctx, g, "waits")
+		g.Expect(e.Start).NotTo(BeNil())
+		g.Expect(e.Start.P50).To(HaveValue(BeNumerically("~", time.Hour.Seconds(), 300)))
+		g.Expect(e.Start.After).To(Equal(w.Namespace + "/runs"))
+		g.Expect(said(ctx, g, "explain", "waits", "-n", w.Namespace)).To(MatchRegexp(`Forecast: starts in about \S+ (h|min).*after %s/runs ends`, w.Namespace))
+		g.Expect(said(ctx, g, "explain", "too-big", "-n", w.Namespace)).To(ContainSubstring("does not start before somebody changes something"))
+		g.Expect(said(ctx, g, "list", "-n", w.Namespace, "-o", "wide")).To(MatchRegexp(`(?s)STARTS.*waits .*~?\d+ (h|min)`))
+	}).Should(Succeed())
+
+	By("simulate plays it with twice the quota, and changes nothing")
+	Eventually(ctx, func(g Gomega) {
+		table := said(ctx, g, "simulate", "-n", w.Namespace, "--arrivals", "none", "--horizon", "12h", "--set-quota", w.Name("gpus")+"/"+w.Name("h100")+"/nvidia.com/gpu=16")
+		g.Expect(table).To(MatchRegexp(`%s/queue .* 3 → `, w.Namespace))
+		g.Expect(said(ctx, g, "simulate", "--for", w.Namespace+"/waits", "--now")).To(MatchRegexp(`1 +%s/runs `, w.Namespace))
+	}).Should(Succeed())
+	Expect(w.TrainJob(ctx, "runs").Status.Conditions).NotTo(ContainElement(HaveField("Type", trainer.TrainJobComplete)))
+
+	By("shares shows who has what, and who is next")
+	Expect(said(ctx, Default, "shares", "-n", w.Namespace)).To(And(
+		MatchRegexp(`%s +%s +nvidia.com/gpu +8 +8 +0 +0`, w.Name("gpus"), w.Name("h100")),
+		MatchRegexp(`(?s)PLACE.*\n\d+ +%[1]s/waits .*\n\d+ +%[1]s/last `, w.Namespace)))
+	Expect(complaint(ctx, 1, "simulate", "--set-quota", w.Name("gpus")+"/no-such/nvidia.com/gpu=16")).To(ContainSubstring("has no quota of nvidia.com/gpu in flavor no-such"))
+}, SpecTimeout(specTimeout))

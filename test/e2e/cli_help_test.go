@@ -65,37 +65,36 @@ var _ = Describe("the help of kubectl trainjob", func() {
 					continue
 				}
 				ran++
-				kubectl(ctx, "", "delete", "trainjobs", "llama", "job", "-n", w.Namespace, "--ignore-not-found", "--cascade=foreground")
 				shell.run(ctx, here.Replace(example))
+				if strings.Contains(example, "trainjob submit") || strings.Contains(example, "create -f") {
+					kubectl(ctx, "", "delete", "trainjobs", "llama", "job", "-n", w.Namespace, "--ignore-not-found", "--cascade=foreground")
+				}
 			}
 		}
 		Expect(ran).To(BeNumerically(">", 20))
 	}, SpecTimeout(specTimeout))
 
 	It("says in one sentence why there is no answer", func(ctx context.Context) {
-		_, stderr, code := plugin(ctx, "pools", "--server", "https://127.0.0.1:1")
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(Equal("error: the API server at https://127.0.0.1:1 cannot be reached (connection refused): " +
-			"check that it runs, and that --context or --kubeconfig names the cluster that you mean\n"))
-		_, stderr, code = runShell(ctx, "env -u KUBECONFIG HOME=/nowhere kubectl-trainjob explain llm")
+		Expect(complaint(ctx, 1, "pools", "--server", "https://127.0.0.1:1")).
+			To(Equal("error: the API server at https://127.0.0.1:1 cannot be reached (connection refused): " +
+				"check that it runs, and that --context or --kubeconfig names the cluster that you mean\n"))
+		_, stderr, code := runShell(ctx, "env -u KUBECONFIG HOME=/nowhere kubectl-trainjob explain llm")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(Equal("error: no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server\n"))
-		Expect(refused(ctx, 1, "pools", "--context", "no-such")).
+		Expect(complaint(ctx, 1, "pools", "--context", "no-such")).
 			To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
 	}, SpecTimeout(specTimeout))
 
-	It("completes namespaces and contexts", func(ctx context.Context) {
+	It("completes namespaces, contexts, and what a bill may be split by", func(ctx context.Context) {
 		w := newWorld(ctx)
-		Expect(strings.Split(completed(ctx, "pools", "-n", ""), "\n")).To(ContainElement(w.Namespace))
-		Expect(strings.Split(completed(ctx, "pools", "--context", ""), "\n")).To(ContainElement("user"))
+		offered := func(args ...string) []string {
+			return strings.Split(said(ctx, Default, append([]string{"__complete"}, args...)...), "\n")
+		}
+		Expect(offered("pools", "-n", "")).To(ContainElement(w.Namespace))
+		Expect(offered("pools", "--context", "")).To(ContainElement("user"))
+		Expect(offered("usage", "--by", "")).To(ContainElements("queue", "user", "flavor"))
 	}, SpecTimeout(specTimeout))
 })
-
-// completed returns what the plugin offers to the shell.
-func completed(ctx context.Context, args ...string) string {
-	stdout := said(ctx, Default, append([]string{"__complete"}, args...)...)
-	return stdout
-}
 
 // allCommands are the commands that do something, and the root.
 func allCommands(root *cobra.Command) []*cobra.Command {
@@ -152,7 +151,7 @@ func (s exampleShell) write(path, content string) {
 func (s exampleShell) run(ctx context.Context, example string) {
 	follows := strings.HasSuffix(example, " --watch")
 	if follows {
-		example = "timeout 3 " + example
+		example = "timeout 2 " + example
 	}
 	at := specs.Terminal{Kubeconfig: s.kubeconfig}
 	cmd := at.Shell(ctx, "set +e; "+example)

@@ -7,18 +7,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	It("hold a user's job that waits, which keeps its place", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+		w, _ := newRunning(ctx, "runs")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("first").GPUs("8"))
 		wl := w.Workload(ctx, "first")
 		Expect(w.says(ctx, "hold", "first", "--as", user)).To(ContainSubstring("held out of queue queue; it keeps its place"))
@@ -32,42 +29,31 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.Make(ctx, w.Job("third").GPUs("8").Obj())
 		Expect(w.says(ctx, "resume", "first", "--as", user)).To(ContainSubstring("queued again in queue"))
 		Eventually(ctx, func(g Gomega) {
-			for _, job := range w.listed(ctx, g) {
-				if job.Name == "first" {
-					g.Expect(job.Position).To(HaveValue(Equal(1)))
-				}
-			}
+			g.Expect(w.listed(ctx, g)).To(ContainElement(And(HaveField("Name", "first"), HaveField("Position", HaveValue(Equal(1))))))
 			g.Expect(w.Workload(ctx, "first")).To(HaveField("UID", wl.UID))
 		}).Should(Succeed())
 		w.Finish(ctx, "second", "succeeded")
 		w.EventuallyRuns(ctx, "first", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("stop a user's job: its quota goes to others with its last pod, and it stays stopped, also over a restart of the manager", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+	It("stop a user's job: its quota goes to others with its last pod, and it stays stopped", core, func(ctx context.Context) {
+		w, _ := newRunning(ctx, "runs", "6s")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "10s", "node"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("stopped: 1 pod end"))
 		w.eventuallyListed(ctx, "runs", explain.Stopping)
 		w.EventuallyRuns(ctx, "next", 1, onH100)
 		w.eventuallyListed(ctx, "runs", explain.Held)
 		w.Succeed(ctx, "next")
-		w.EventuallyCaughtUp(ctx)
-		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "runs") }).Should(BeEmpty())
-
-		restartManager(ctx)
-		w.EventuallyCaughtUp(ctx)
-		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "runs") }).Should(BeEmpty())
+		w.ConsistentlyIdle(ctx, "runs")
 		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("is stopped already"))
 		w.says(ctx, "resume", "runs", "--as", user)
 		w.EventuallyRuns(ctx, "runs", 1, onH100)
-	}, SpecTimeout(specTimeout), Serial)
+	}, SpecTimeout(specTimeout))
 
 	It("resume a job whose pods still end behind those that wait", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+		w, _ := newRunning(ctx, "runs", "10s")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "10s", "node"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		w.says(ctx, "stop", "runs", "--as", user)
 		Expect(w.says(ctx, "hold", "runs", "--as", user)).To(ContainSubstring("is being stopped, and held then"))
@@ -79,23 +65,24 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.EventuallyRuns(ctx, "runs", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("requeue a job behind those that wait", func(ctx context.Context) {
+	DescribeTable("requeue a job", func(ctx context.Context, gpus string) {
 		w, _ := newRunning(ctx, "runs")
-		w.requeuesBehind(ctx, "runs", w.Job("next").GPUs("8"))
+		w.MakePending(ctx, w.Job("next").GPUs(gpus))
+		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
+		w.EventuallyRuns(ctx, "next", 1, onH100)
+		w.eventuallyListed(ctx, "runs", explain.Waiting)
 		w.Finish(ctx, "next", "succeeded")
 		w.EventuallyRuns(ctx, "runs", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("requeue a job behind those of another shape that wait", func(ctx context.Context) {
-		w, _ := newRunning(ctx, "runs")
-		w.requeuesBehind(ctx, "runs", w.Job("smaller").GPUs("4"))
-	}, SpecTimeout(specTimeout))
+	},
+		Entry("behind those that wait", "8", SpecTimeout(specTimeout)),
+		Entry("behind those of another shape that wait", "4", SpecTimeout(specTimeout)),
+	)
 
 	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
-		Expect(refused(ctx, exit.Unseen, "resume", "llm", "-n", w.Namespace, "--as", w.user(ctx))).
+		Expect(complaint(ctx, exit.Unseen, "resume", "llm", "-n", w.Namespace, "--as", w.user(ctx))).
 			To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
 		Expect(w.says(ctx, "resume", "llm")).To(ContainSubstring("activated"))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
@@ -106,23 +93,14 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		_, stderr, code := runBinary(ctx, "", "kubectl", "-n", w.Namespace, "patch", "trainjob", "llm", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 		Expect(code).To(BeZero(), stderr)
 		Expect(stderr).To(ContainSubstring("kubectl trainjob stop -n %s llm keeps it stopped", w.Namespace))
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "llm") }).Should(And(HaveLen(1), Not(ContainElement(HaveField("UID", pods[0].UID)))))
-		_, stderr, _ = plugin(ctx, "stop", "llm", "-n", w.Namespace)
-		Expect(stderr).To(BeEmpty())
+		Eventually(ctx, w.Pods).WithArguments(ctx, "llm").Should(ConsistOf(HaveField("UID", Not(Equal(pods[0].UID)))))
+		Expect(complaint(ctx, 0, "stop", "llm", "-n", w.Namespace)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("do what their page in the docs says", Serial, docsPage, func(ctx context.Context) {
 		runsPage(ctx, "docs/plugin.md#hold-stop-resume-requeue", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
-
-// requeuesBehind has a job that runs queue again behind another one, which runs then.
-func (w *site) requeuesBehind(ctx context.Context, job string, next *kit.TrainJobBuilder) {
-	w.MakePending(ctx, next)
-	Expect(w.says(ctx, "requeue", job)).To(ContainSubstring("queued again in queue"))
-	w.EventuallyRuns(ctx, next.Name, 1, onH100)
-	w.eventuallyListed(ctx, job, explain.Waiting)
-}
 
 // says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {

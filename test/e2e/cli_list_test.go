@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -48,12 +47,10 @@ var _ = Describe("kubectl trainjob list", func() {
 
 	It("tells who is next across queues of a cohort", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.Make(ctx, w.Flavor("h100", onH100), kit.Priority(w.Name("urgent"), 1000))
-		for _, name := range []string{"one", "other"} {
-			cq := kit.ClusterQueue(w.Name(name), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-			cq.Spec.CohortName, cq.Spec.Preemption = kueue.CohortReference(w.Name("all")), nil
-			w.Make(ctx, cq, kit.LocalQueue(w.Namespace, name, cq.Name))
-		}
+		one, other := w.member("all", "one", "8"), w.member("all", "other", "8")
+		one.Spec.Preemption, other.Spec.Preemption = nil, nil
+		w.share(ctx, one, other)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		w.MakeRunning(ctx, w.Job("holds").Queue("one").Nodes(2).GPUs("8"), 2, onH100)
 		w.MakePending(ctx, w.Job("first").Queue("one").GPUs("8"))
 		w.MakePending(ctx, w.Job("urgent").Queue("one").Priority(w.Name("urgent")).GPUs("8"))
@@ -81,7 +78,7 @@ var _ = Describe("kubectl trainjob list", func() {
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +\S+ +\S+ +<unknown>\n`))
 			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
 		}).Should(Succeed())
-		Expect(refused(ctx, exit.Unseen, "list", "-A", "--as", user)).To(ContainSubstring("name one with -n"))
+		Expect(complaint(ctx, exit.Unseen, "list", "-A", "--as", user)).To(ContainSubstring("name one with -n"))
 
 		w.Make(ctx, seesQueues(user))
 		Eventually(ctx, func(g Gomega) {

@@ -17,7 +17,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
@@ -33,10 +32,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		w := newWorld(ctx)
 		w.makeNodes(ctx)
 		generate := []string{"pools", "generate", "--team", w.Namespace + "=2", "--team", "no-such-team=1"}
-		_, remarks, code := plugin(ctx, generate...)
-		Expect(code).To(BeZero())
-		Expect(remarks).To(ContainSubstring("kubectl create namespace no-such-team"))
-		Expect(remarks).To(MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1"))
+		Expect(complaint(ctx, 0, generate...)).To(And(ContainSubstring("kubectl create namespace no-such-team"), MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1")))
 
 		// Only a topology keeps Kueue from giving a job one flavor that selects nodes of another by a
 		// label which that one does not name.
@@ -60,12 +56,11 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 			}
 		}
 
-		again, _, _ := plugin(ctx, generate...)
-		Expect(again).To(Equal(manifest))
+		Expect(said(ctx, Default, generate...)).To(Equal(manifest))
 		// Kueue writes statuses a second after what they count.
 		Eventually(ctx, func(g Gomega) {
 			versions := w.versions(ctx, generated)
-			kubectl(ctx, again, "apply", "-f", "-")
+			kubectl(ctx, manifest, "apply", "-f", "-")
 			g.Expect(w.versions(ctx, generated)).To(Equal(versions))
 		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
@@ -127,27 +122,24 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 	It("does what its page in the docs says", docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		runsPage(ctx, "docs/pools.md", "")
-		Eventually(ctx, func() string {
-			table, _, _ := plugin(ctx, "pools")
-			return table
-		}).Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(said(ctx, g, "pools")).To(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
+		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A toleration rule of the configuration", func() {
-	It("lets a TrainJob with another vendor's accelerators onto their tainted nodes", func(ctx context.Context) {
-		w := newWorld(ctx)
-		taint := corev1.Taint{Key: "example.com/npu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
-		labels := map[string]string{"example.com/pool": w.Suffix}
-		flavor := kit.Flavor(w.Name("npu"), labels)
-		flavor.Spec.NodeTaints = []corev1.Taint{taint}
-		w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint))
-		w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})...)
-		for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels) {
-			Expect(world.Tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
-		}
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("A toleration rule of the configuration lets a TrainJob with another vendor's accelerators onto their tainted nodes", func(ctx context.Context) {
+	w := newWorld(ctx)
+	taint := corev1.Taint{Key: "example.com/npu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	labels := map[string]string{"example.com/pool": w.Suffix}
+	flavor := kit.Flavor(w.Name("npu"), labels)
+	flavor.Spec.NodeTaints = []corev1.Taint{taint}
+	w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint))
+	w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})...)
+	for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels) {
+		Expect(world.Tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
+	}
+}, SpecTimeout(specTimeout))
 
 // makeNodes adds nodes as the providers and the GPU operator make them: MIG under both
 // strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
@@ -202,9 +194,7 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 	var flavors []kueue.ResourceFlavor
 	for _, obj := range objects {
 		if obj.GetKind() == "ResourceFlavor" {
-			var flavor kueue.ResourceFlavor
-			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &flavor)).To(Succeed())
-			flavors = append(flavors, flavor)
+			flavors = append(flavors, *read[kueue.ResourceFlavor](obj))
 		}
 	}
 	return flavors

@@ -12,11 +12,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -29,8 +29,9 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 		w.MakeGated(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration), 1)
+		w.MakeGated(ctx, w.Job("held").Queue(hold.Queue("queue")).GPUs("8"), 0)
 
-		w.stopManager(ctx)
+		stopComponent(ctx, cluster.Manager())
 		Expect(w.TryEdit(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
 		w.removeWebhooks(ctx)
 		w.Edit(ctx, "waiting", resume)
@@ -40,19 +41,18 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.EventuallyAtTheGate(ctx, "waiting")
 		w.EventuallyPods(ctx, "waiting", 0)
-		w.Finish(ctx, "running", "succeeded")
+		w.Succeed(ctx, "running")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
+		w.Succeed(ctx, "waiting")
+		w.ConsistentlyIdle(ctx, "held")
 	}, SpecTimeout(specTimeout))
 
 	It("a job fails, and keeps its quota until Trainer, which makes its JobSet again, knows that it is suspended", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
-		w.Pools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w, _ := newRunningOf(ctx, "first", kit.OfOneTry)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "next")
 
-		w.stopManager(ctx)
+		start := stopComponent(ctx, cluster.Manager())
 		w.Finish(ctx, "first", "failed")
 		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobFailed)
 		made, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(request *admissionv1.AdmissionRequest) bool {
@@ -61,7 +61,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.deleteJobSet(ctx, "first")
 		Eventually(ctx, made.Load).Should(BeNumerically(">", 0), "Trainer makes the JobSet by what it saw before")
 		// The API server gives the webhook up after 30 s, and Trainer then forgets that the job has failed.
-		Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		start(ctx)
 		Eventually(ctx, func() any { return w.TrainJob(ctx, "first").Spec.Suspend }).WithPolling(20 * time.Millisecond).
 			Should(HaveValue(BeTrue()))
 		letThrough()
@@ -75,7 +75,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, matchconditions.Queued)
-		w.stopManager(ctx)
+		stopComponent(ctx, cluster.Manager())
 
 		plain := w.Job("plain").Obj()
 		delete(plain.Labels, kit.QueueLabel)
@@ -90,11 +90,10 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w, pods := newRunning(ctx, "runs")
 		// The last words on the start, Trainer's and ours.
-		Eventually(ctx, func() []trainer.JobStatus { return w.TrainJob(ctx, "runs").Status.JobsStatus }).
-			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
+		w.EventuallyIs(ctx, &trainer.TrainJob{}, "runs", HaveField("Status.JobsStatus", ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1))))))
 		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
 		before, wl := w.TrainJob(ctx, "runs"), w.Workload(ctx, "runs")
-		w.stopManager(ctx)
+		stopComponent(ctx, cluster.Manager())
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 		Expect(w.TrainJob(ctx, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
@@ -103,7 +102,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.stopManager(ctx)
+		stopComponent(ctx, cluster.Manager())
 		w.removeWebhooks(ctx)
 		suspended := w.Job("suspended").GPUs("8").Obj()
 		suspended.Spec.Suspend = ptr.To(true)
@@ -117,34 +116,27 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("On a local control plane", Label("control"), Serial, func() {
-	BeforeEach(func() { localOnly("the specs of this group read logs and change Kueue's configuration") })
-
-	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "8")
-		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-		before := w.errorLines()
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
-		w.EventuallyRuns(ctx, "patient", 1, onA100)
-		Expect(w.errorLines()).To(Equal(before))
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("On a local control plane a preemption writes no error into the manager's log", Label("control"), Serial, core, Label("invariant", "quiet"), func(ctx context.Context) {
+	localOnly("the specs of this group read logs and change Kueue's configuration")
+	w := newPools(ctx, "8", "8")
+	w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
+	before := w.errorLines()
+	w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+	w.EventuallyRuns(ctx, "patient", 1, onA100)
+	Expect(w.errorLines()).To(Equal(before))
+}, SpecTimeout(specTimeout))
 
 func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
 
-// stopManager stops the manager; whatever happens, it is back after the spec.
-func (w *site) stopManager(ctx context.Context) {
-	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-	Expect(cluster.Control(ctx, "stop", cluster.Manager(), GinkgoWriter)).To(Succeed())
-}
-
-// removeWebhooks deletes the manager's webhook configurations; Repair installs them again.
+// removeWebhooks deletes the manager's webhook configurations; they are back after the spec, or after Repair.
 func (w *site) removeWebhooks(ctx context.Context) {
 	for _, obj := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-mutating-webhook-configuration"}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-validating-webhook-configuration"}},
+		get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, cluster.Manager()+"-mutating-webhook-configuration"),
+		get(ctx, w, &admissionregistrationv1.ValidatingWebhookConfiguration{}, cluster.Manager()+"-validating-webhook-configuration"),
 	} {
 		Expect(w.Delete(ctx, obj)).To(Succeed())
+		obj.SetResourceVersion("")
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreAlreadyExists(w.Create(ctx, obj))).To(Succeed()) })
 	}
 	// The API server takes note of it a moment later. The webhooks are for TrainJobs with a queue.
 	Eventually(ctx, func() error {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -21,25 +22,17 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// nodeSelectorPatch is a user's patch that picks nodes for the one job of torch-distributed.
-func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
-	return kit.TrainJob("", "").NodeSelector(selector).Spec.RuntimePatches
-}
-
 var _ = Describe("A waiting TrainJob", func() {
 	It("is admitted for the nodes that its user asked for last", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		w.Make(ctx, w.Job("holds-h100").GPUs("8").Obj(), w.Job("holds-a100").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "holds-h100", 1, nil)
-		w.EventuallyRuns(ctx, "holds-a100", 1, nil)
+		w.MakeRunning(ctx, w.Job("holds-h100").GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("holds-a100").GPUs("8"), 1, onA100)
 
 		w.MakePending(ctx, w.Job("changes").GPUs("8"))
 		w.Edit(ctx, "changes", func(t *trainer.TrainJob) {
-			t.Spec.RuntimePatches = append(nodeSelectorPatch(onA100), t.Spec.RuntimePatches...)
+			t.Spec.RuntimePatches = append(kit.TrainJob("", "").NodeSelector(onA100).Spec.RuntimePatches, t.Spec.RuntimePatches...)
 		})
-		Eventually(ctx, func() map[string]string {
-			return w.Workload(ctx, "changes").Spec.PodSets[0].Template.Spec.NodeSelector
-		}).Should(Equal(onA100))
+		w.EventuallyWorkload(ctx, "changes", HaveField("Spec.PodSets", ConsistOf(HaveField("Template.Spec.NodeSelector", onA100))))
 
 		// Whichever pool frees first, it runs on the one asked for.
 		w.Finish(ctx, "holds-h100", "succeeded")
@@ -56,7 +49,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		// Who comes after the edit is what it says.
 		w.Make(ctx, w.Job("later").Runtime(runtime.Name).GPUs("2").Obj())
 		w.EventuallyWorkload(ctx, "later", HaveField("Spec.PodSets", ConsistOf(HaveField("Count", int32(4)))))
-		Consistently(ctx, func() int32 { return w.Workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
+		Expect(w.Workload(ctx, "frozen").Spec.PodSets[0].Count).To(Equal(int32(1)))
 	}, SpecTimeout(specTimeout))
 
 	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
@@ -93,53 +86,42 @@ var _ = Describe("A waiting TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A running TrainJob", func() {
-	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newPools(ctx, "16", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		pods := w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
-		before := w.Workload(ctx, "runs")
+var _ = It("A running TrainJob keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
+	w := newPools(ctx, "16", "0")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
+	pods := w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
+	before := w.Workload(ctx, "runs")
 
-		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
-		w.Touch(ctx, "runs")
-		w.ConsistentlyKeeps(ctx, "runs", pods, before)
-		Expect(w.Delete(ctx, runtime)).To(Succeed())
-		w.TouchPods(ctx, "runs")
-		w.ConsistentlyKeeps(ctx, "runs", pods, before)
-	}, SpecTimeout(specTimeout))
-})
+	w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
+	w.Touch(ctx, "runs")
+	w.ConsistentlyKeeps(ctx, "runs", pods, before)
+	Expect(w.Delete(ctx, runtime)).To(Succeed())
+	w.TouchPods(ctx, "runs")
+	w.ConsistentlyKeeps(ctx, "runs", pods, before)
+}, SpecTimeout(specTimeout))
 
 var _ = Describe("An evicted TrainJob", func() {
-	It("stops, and runs again, although its runtime was edited while it ran", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.MakeRunning(ctx, w.Job("edited").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
-		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("high")).GPUs("8"), 1, onH100, kit.Priority(w.Name("high"), 100))
-		w.Finish(ctx, "urgent", "succeeded")
-		w.EventuallyRuns(ctx, "edited", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
 	It("counts as active and keeps its quota until its last pod is gone, and says so", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		// People are told after ten seconds.
 		w := newPools(ctx, "8", "8")
-		first := w.runsSlowly(ctx)
+		first := w.MakeRunning(ctx, w.Job("slow").GPUs("8").EndsAfter("14s"), 1, onH100)[0].UID
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.HoldAndDrain)
 		w.EventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
 
 		there := w.eventuallyWithoutPod(ctx, first, func(g Gomega, _ *kueue.Workload, pods []corev1.Pod) { g.Expect(pods).To(HaveLen(1)) })
 		w.expectAdmittedAfter(ctx, "slow", there)
+		Expect(w.EventNotes(ctx, "TrainJob", "slow", "StillStopping")).NotTo(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("stays active when somebody deactivates it, and keeps its quota until its last pod is gone", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		first := w.runsSlowly(ctx)
+		w, pods := newRunning(ctx, "slow", "6s")
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		// A request may say of the status whatever it likes.
 		w.PatchJSON(ctx, w.Workload(ctx, "slow"), `{"spec":{"active":false},"status":null}`)
 		w.EventuallyTold(ctx, "slow", "WorkloadDeactivated", "is being deactivated")
 
-		there := w.eventuallyWithoutPod(ctx, first, func(g Gomega, wl *kueue.Workload, _ []corev1.Pod) {
+		there := w.eventuallyWithoutPod(ctx, pods[0].UID, func(g Gomega, wl *kueue.Workload, _ []corev1.Pod) {
 			g.Expect(wl.Spec.Active).To(HaveValue(BeFalse()))
 		})
 		w.EventuallyRuns(ctx, "next", 1, onH100)
@@ -150,31 +132,23 @@ var _ = Describe("An evicted TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// runsSlowly has a job run whose pod takes long to end.
-func (w *site) runsSlowly(ctx context.Context) *corev1.Pod {
-	return &w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "14s", "node"), 1, onH100)[0]
-}
-
-// eventuallyWithoutPod expects that the job slow has its quota, and no other pod, as long as its first one is there, and
-// that people are told. It returns when the pod was seen last, once until holds of what there is without it.
-func (w *site) eventuallyWithoutPod(ctx context.Context, first *corev1.Pod, until func(Gomega, *kueue.Workload, []corev1.Pod)) (there time.Time) {
-	told := false
+// eventuallyWithoutPod expects that the job slow has its quota, and no other pod, as long as its first one is there. It
+// returns when that was seen last, once until holds of what there is without it.
+func (w *site) eventuallyWithoutPod(ctx context.Context, first types.UID, until func(Gomega, *kueue.Workload, []corev1.Pod)) (there time.Time) {
 	Eventually(ctx, func(g Gomega) {
-		told = told || len(w.EventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
 		// The Workload first: a pod that is there afterwards was there then.
 		wl := w.Workload(ctx, "slow")
 		asked := time.Now()
 		pods := w.Pods(ctx, "slow")
-		if slices.Contains(world.UIDs(pods), first.UID) {
+		if slices.Contains(world.UIDs(pods), first) {
 			Expect(pods).To(HaveLen(1))
 			Expect(wl.Status.Admission).NotTo(BeNil())
 			Expect(wl.Spec.Active).To(HaveValue(BeTrue()))
 			there = asked
 		}
-		g.Expect(world.UIDs(pods)).NotTo(ContainElement(first.UID))
+		g.Expect(world.UIDs(pods)).NotTo(ContainElement(first))
 		until(g, wl, pods)
 	}).Should(Succeed())
-	Expect(told).To(BeTrue())
 	return there
 }
 
@@ -188,14 +162,9 @@ func (w *site) expectAdmittedAfter(ctx context.Context, job string, there time.T
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx,
-			kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}),
-			kit.LocalQueue(w.Namespace, "other", w.Name("other")),
-			w.Job("moves").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "moves", 1, onH100)
-		w.Edit(ctx, "moves", func(t *trainer.TrainJob) {
-			t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", ptr.To(true)
-		})
+		w.makeQueue(ctx, "other", "a100", "8")
+		w.MakeRunning(ctx, w.Job("moves").GPUs("8"), 1, onH100)
+		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", ptr.To(true) })
 		w.EventuallyWorkload(ctx, "moves", HaveField("Status.Admission.ClusterQueue", BeEquivalentTo(w.Name("other"))))
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
@@ -218,8 +187,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("keeps its quota while its deleted Workload's pods are there", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("held").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
+		w, _ := newRunning(ctx, "held", "4s")
 		wl := w.Workload(ctx, "held")
 		Expect(w.Delete(ctx, wl)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {

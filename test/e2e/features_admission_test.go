@@ -8,7 +8,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/constants"
@@ -81,21 +80,8 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 	It("a TrainJob starts on the flavor that has quota, and moves to the one it prefers when that has", func(ctx context.Context) {
 		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onA100)
 		w.SetQuota(ctx, w.Name("gpus"), "8")
-		pod := w.eventuallyRunsOn(ctx, "llm", onH100)
-		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
+		Eventually(ctx, w.Pods).WithArguments(ctx, "llm").Should(ConsistOf(HaveField("Spec.NodeSelector", onH100)))
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
 		w.Succeed(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 })
-
-// eventuallyRunsOn waits until a TrainJob's one pod runs on another kind of node than before.
-func (w *site) eventuallyRunsOn(ctx context.Context, job string, nodeLabels map[string]string) corev1.Pod {
-	Eventually(ctx, func(g Gomega) {
-		pods := w.Pods(ctx, job)
-		g.Expect(pods).To(HaveLen(1))
-		g.Expect(pods[0].Spec.NodeName).NotTo(BeEmpty())
-		for key, value := range nodeLabels {
-			g.Expect(w.Node(ctx, pods[0].Spec.NodeName).Labels).To(HaveKeyWithValue(key, value))
-		}
-	}).Should(Succeed())
-	return w.EventuallyRuns(ctx, job, 1, nodeLabels)[0]
-}

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,7 +68,9 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.Make(ctx, w.Flavor("h100", onH100), gpus,
 			kit.LocalQueue(w.Namespace, "heavy", gpus.Name), kit.LocalQueue(w.Namespace, "light", gpus.Name))
 		w.runsOn(ctx, "uses", "heavy")
-		Eventually(ctx, func() int64 { return w.consumed(ctx, "heavy") }).Should(BeNumerically(">", 0))
+		used := func(amount resource.Quantity) bool { return amount.Sign() > 0 }
+		w.EventuallyIs(ctx, &kueue.LocalQueue{}, "heavy",
+			HaveField("Status.FairSharing.AdmissionFairSharingStatus.ConsumedResources", HaveKeyWithValue(kit.GPU, Satisfy(used))))
 		w.queues(ctx, w.Job("earlier").Queue("heavy").GPUs("8"))
 		w.eventuallyLaterThan(ctx, "earlier")
 		w.queues(ctx, w.Job("later").Queue("light").GPUs("8"))
@@ -154,7 +157,8 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(devices, "2"))
-		Expect(w.allocated(ctx)).To(Equal(2))
+		claims := world.All(ctx, Default, w, &resourceapi.ResourceClaimList{}, client.InNamespace(w.Namespace))
+		Expect(claims.Items).To(And(HaveLen(2), HaveEach(HaveField("Status.Allocation", Not(BeNil())))))
 		w.queues(ctx, claiming("second"))
 		w.eventuallyKueueSays(ctx, "second", devices)
 		w.ConsistentlyUnbound(ctx, "second")
@@ -227,19 +231,4 @@ func (w *site) claimingRuntime(ctx context.Context) string {
 		}}},
 	})
 	return runtime.Name
-}
-
-// allocated counts the claims of the spec's namespace that the scheduler has given a device.
-func (w *site) allocated(ctx context.Context) int {
-	claims := world.All(ctx, Default, w, &resourceapi.ResourceClaimList{}, client.InNamespace(w.Namespace))
-	return len(slices.DeleteFunc(claims.Items, func(claim resourceapi.ResourceClaim) bool { return claim.Status.Allocation == nil }))
-}
-
-// consumed returns how many GPUs Kueue remembers that a LocalQueue has used.
-func (w *site) consumed(ctx context.Context, queue string) int64 {
-	status := get(ctx, w, &kueue.LocalQueue{}, queue).Status.FairSharing
-	if status == nil || status.AdmissionFairSharingStatus == nil {
-		return 0
-	}
-	return status.AdmissionFairSharingStatus.ConsumedResources.Name(kit.GPU, "").MilliValue()
 }

@@ -27,10 +27,10 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 		w.eventuallyLaterThan(ctx, "earlier")
 		w.queues(ctx, w.Job("raised").Priority(w.Name("mine")).GPUs("8"))
 		// Kueue passes a class's new value on to the Workloads that it has heard of.
-		Eventually(ctx, func() int32 { return get(ctx, w, w.LocalQueue(), "queue").Status.PendingWorkloads }).Should(BeEquivalentTo(2))
+		w.EventuallyIs(ctx, w.LocalQueue(), "queue", HaveField("Status.PendingWorkloads", BeEquivalentTo(2)))
 
 		raise(ctx, w)
-		w.eventuallyPriority(ctx, "raised", 1000)
+		w.EventuallyWorkload(ctx, "raised", HaveField("Spec.Priority", HaveValue(Equal(int32(1000)))))
 		w.Finish(ctx, "holds", "succeeded")
 		w.EventuallyRuns(ctx, "raised", 1, onH100)
 		w.ConsistentlyUnbound(ctx, "earlier")
@@ -48,7 +48,7 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))
 		pods := w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("low")).GPUs("8"), 1, onH100)
 		w.Edit(ctx, "runs", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("urgent") })
-		w.eventuallyPriority(ctx, "runs", 1000)
+		w.EventuallyWorkload(ctx, "runs", HaveField("Spec.Priority", HaveValue(Equal(int32(1000)))))
 		w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))
 	}, SpecTimeout(specTimeout))
 })
@@ -95,7 +95,3 @@ var _ = Describe("A TrainJob in a queue with several resource groups", func() {
 		w.MakePending(ctx, w.Job("second").GPUs("4").Request(corev1.ResourceCPU, "1"))
 	}, SpecTimeout(specTimeout))
 })
-
-func (w *site) eventuallyPriority(ctx context.Context, job string, priority int32) {
-	Eventually(ctx, func() *int32 { return w.Workload(ctx, job).Spec.Priority }).Should(HaveValue(Equal(priority)))
-}

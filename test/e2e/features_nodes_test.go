@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,29 +44,28 @@ var _ = Describe("When a node of a running TrainJob", func() {
 	It("is closed to it, the pod of that node runs on another one of the same block", func(ctx context.Context) {
 		fails, others := start(ctx, 3, required(blockLabel))
 		w.taint(ctx, fails.Spec.NodeName, corev1.Taint{Key: "example.com/broken", Effect: corev1.TaintEffectNoExecute})
-		w.eventuallyReplaced(ctx, fails, others)
-		Eventually(ctx, unhealthyNodes).WithArguments(workloads).Should(ConsistOf(fails.Spec.NodeName))
+		w.eventuallyReplaced(ctx, workloads, fails, others)
 	}, SpecTimeout(specTimeout))
 
 	It("is deleted, its pod runs on another one of the same block", func(ctx context.Context) {
 		fails, others := start(ctx, 3, required(blockLabel))
 		w.loseNode(ctx, fails)
-		w.eventuallyReplaced(ctx, fails, others)
-		Eventually(ctx, unhealthyNodes).WithArguments(workloads).Should(ConsistOf(fails.Spec.NodeName))
+		w.eventuallyReplaced(ctx, workloads, fails, others)
 	}, SpecTimeout(specTimeout))
 
 	It("is not ready any more, its pod runs on another one of the same block, though nobody ends the old one", func(ctx context.Context) {
 		w.runsOutside("the Job controller makes the next pod while the one on the dead node counts as terminating")
 		fails, others := start(ctx, 3, required(blockLabel))
 		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
-		w.eventuallyReplaced(ctx, fails, others)
-		Eventually(ctx, unhealthyNodes).WithArguments(workloads).Should(ConsistOf(fails.Spec.NodeName))
+		w.eventuallyReplaced(ctx, workloads, fails, others)
 	}, SpecTimeout(specTimeout))
 
 	It("is deleted and its rack has no other, the job is evicted and runs in another rack", func(ctx context.Context) {
 		fails, _ := start(ctx, 2, required(rackLabel))
 		w.loseNode(ctx, fails)
-		w.eventuallyEvictedOnce(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
+		// Whatever became of it since.
+		w.EventuallyWorkload(ctx, "llm", HaveField("Status.SchedulingStats.Evictions",
+			ConsistOf(And(HaveField("Reason", kueue.WorkloadEvictedDueToNodeFailures), HaveField("Count", BeEquivalentTo(1))))))
 		nodes := w.eventuallyPlaced(ctx, "llm", 2)
 		Expect(distinct(valuesOf(nodes, rackLabel))).To(HaveLen(1))
 		Expect(valuesOf(nodes, corev1.LabelHostname)).NotTo(ContainElement(fails.Spec.NodeName))
@@ -85,54 +83,39 @@ var _ = Describe("When a node of a running TrainJob", func() {
 })
 
 // Failure recovery is alpha: it takes a feature gate, and a restart of Kueue.
-var _ = Describe("With failure recovery", Label("control", "long"), Serial, Ordered, func() {
-	It("a TrainJob comes back from a node that is lost, when Kueue has ended its pod there", func(ctx context.Context) {
-		localOnly("the spec changes Kueue's configuration")
-		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"FailureRecoveryPolicy": true}}, "kueue")
-		w := newWorld(ctx)
-		w.fabric(ctx)
-		runtime := w.MakeRuntime(ctx, "torch-distributed", kit.OfGracePeriod(1))
-		asks := required(rackLabel)
-		asks["kueue.x-k8s.io/safe-to-forcefully-delete"] = "true"
-		job := asking(w.Job("llm").Runtime(runtime).Nodes(2).GPUs("8"), "node", asks)
-		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeUnreachable)).Obj())
-		w.eventuallyPlaced(ctx, "llm", 2)
-		fails := byRank(w.Pods(ctx, "llm"))[1]
-		// kwok goes on with the pods of a node that it had, until its next start.
-		w.PatchJSON(ctx, w.Node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
-		w.control(ctx, "restart", "kwok")
-		w.stopKubelet(ctx, fails, corev1.ConditionUnknown)
-		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
-		Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil(), "the quota of a job with a pod left")
-		// Kueue waits for a minute.
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "Pod", fails.Name, "KueueForcefullyDeleted") }).
-			WithTimeout(2 * time.Minute).ShouldNot(BeEmpty())
-		Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(&fails), &corev1.Pod{}) }).
-			Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
-		nodes := w.eventuallyPlaced(ctx, "llm", 2)
-		Expect(valuesOf(nodes, corev1.LabelHostname)).NotTo(ContainElement(fails.Spec.NodeName))
-	}, SpecTimeout(2*specTimeout))
-})
+var _ = It("With failure recovery a TrainJob comes back from a node that is lost, when Kueue has ended its pod there", Label("control", "long"), Serial, func(ctx context.Context) {
+	localOnly("the spec changes Kueue's configuration")
+	restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"FailureRecoveryPolicy": true}}, "kueue")
+	w := newWorld(ctx)
+	w.fabric(ctx)
+	runtime := w.MakeRuntime(ctx, "torch-distributed", kit.OfGracePeriod(1))
+	asks := required(rackLabel)
+	asks["kueue.x-k8s.io/safe-to-forcefully-delete"] = "true"
+	job := asking(w.Job("llm").Runtime(runtime).Nodes(2).GPUs("8"), "node", asks)
+	w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeUnreachable)).Obj())
+	w.eventuallyPlaced(ctx, "llm", 2)
+	fails := byRank(w.Pods(ctx, "llm"))[1]
+	// kwok goes on with the pods of a node that it had, until its next start.
+	w.PatchJSON(ctx, w.Node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
+	w.control(ctx, "restart", "kwok")
+	w.stopKubelet(ctx, fails, corev1.ConditionUnknown)
+	w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
+	Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil(), "the quota of a job with a pod left")
+	// Kueue waits for a minute.
+	Eventually(ctx, w.EventNotes).WithArguments(ctx, "Pod", fails.Name, "KueueForcefullyDeleted").WithTimeout(2 * time.Minute).ShouldNot(BeEmpty())
+	w.EventuallyGone(ctx, &fails)
+	nodes := w.eventuallyPlaced(ctx, "llm", 2)
+	Expect(valuesOf(nodes, corev1.LabelHostname)).NotTo(ContainElement(fails.Spec.NodeName))
+}, SpecTimeout(2*specTimeout))
 
 // briefly tolerates a taint of nodes for a second, where pods do for five minutes otherwise.
 func briefly(key string) corev1.Toleration {
 	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](1)}
 }
 
-// unhealthyNodes returns what Kueue has reported as unhealthy in Workloads.
-func unhealthyNodes(workloads *record.Recorder) []string {
-	var names []string
-	for _, wl := range versionsOf[kueue.Workload](workloads) {
-		for _, node := range wl.Status.UnhealthyNodes {
-			names = append(names, node.Name)
-		}
-	}
-	return distinct(names)
-}
-
 // eventuallyReplaced waits until job "llm" runs on its other nodes and one more of their
-// block in place of the one that failed: only the pod of that one is another.
-func (w *site) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others []corev1.Pod) {
+// block in place of the one that failed: only the pod of that one is another. Kueue has told of that node alone.
+func (w *site) eventuallyReplaced(ctx context.Context, workloads *record.Recorder, failed corev1.Pod, others []corev1.Pod) {
 	var nodes []string
 	Eventually(ctx, func(g Gomega) {
 		pods := slices.DeleteFunc(w.Pods(ctx, "llm"), func(p corev1.Pod) bool { return p.UID == failed.UID })
@@ -144,18 +127,12 @@ func (w *site) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others
 		g.Expect(w.Workload(ctx, "llm").Status.UnhealthyNodes).To(BeEmpty())
 	}).Should(Succeed())
 	Expect(distinct(valuesOf(w.nodes(ctx, nodes), blockLabel))).To(HaveLen(1))
-}
-
-// eventuallyEvictedOnce waits until a TrainJob's Workload was evicted for a reason, whatever became of
-// it since.
-func (w *site) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
-	Eventually(ctx, func() []kueue.WorkloadSchedulingStatsEviction {
-		wl := w.Workload(ctx, job)
-		if wl == nil || wl.Status.SchedulingStats == nil {
-			return nil
+	Eventually(ctx, func() (unhealthy []kueue.UnhealthyNode) {
+		for _, wl := range versionsOf[kueue.Workload](workloads) {
+			unhealthy = append(unhealthy, wl.Status.UnhealthyNodes...)
 		}
-		return wl.Status.SchedulingStats.Evictions
-	}).Should(ConsistOf(And(HaveField("Reason", reason), HaveField("Count", BeEquivalentTo(1)))))
+		return unhealthy
+	}).Should(And(Not(BeEmpty()), HaveEach(HaveField("Name", failed.Spec.NodeName))))
 }
 
 // loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -61,7 +60,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		}
 		Expect(pods).To(BeEquivalentTo(3))
 		w.EventuallyAtTheGate(ctx, "mpi")
-		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "mpi") }).Should(BeEmpty())
+		Expect(w.Pods(ctx, "mpi")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("has the updates of the request in the pods of all PodSets, and after an eviction those of the next request alone", func(ctx context.Context) {
@@ -187,7 +186,7 @@ func (w *site) eventuallyRequested(ctx context.Context, job string, former types
 		found = nodeRequest{}
 		for _, item := range list.Items {
 			if item.GetUID() != former && strings.HasPrefix(item.GetName(), wl.Name) {
-				g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &found)).To(Succeed())
+				found = *read[nodeRequest](&item)
 			}
 		}
 		g.Expect(found.UID).NotTo(BeEmpty())

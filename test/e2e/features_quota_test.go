@@ -5,12 +5,12 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -132,13 +132,8 @@ func (w *site) cohort(name, parent, gpus string) *kueue.Cohort {
 func (w *site) share(ctx context.Context, queues ...*kueue.ClusterQueue) {
 	w.Make(ctx, w.Flavor("h100", onH100))
 	for _, cq := range queues {
-		w.Make(ctx, cq, kit.LocalQueue(w.Namespace, w.shortName(cq), cq.Name))
+		w.Make(ctx, cq, kit.LocalQueue(w.Namespace, strings.TrimSuffix(cq.Name, w.Name("")), cq.Name))
 	}
-}
-
-// shortName is what name was given.
-func (w *site) shortName(obj client.Object) string {
-	return obj.GetName()[:len(obj.GetName())-len("-"+w.Suffix)]
 }
 
 func gpuQuota(cq *kueue.ClusterQueue) *kueue.ResourceQuota {

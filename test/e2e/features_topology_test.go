@@ -53,20 +53,16 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		w.Make(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)).Obj())
 		w.EventuallyPending(ctx, "llm")
 		w.EventuallyAtTheGate(ctx, "llm")
-		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "llm") }).Should(BeEmpty())
+		Expect(w.Pods(ctx, "llm")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("runs in one block where no rack is as large as it prefers", func(ctx context.Context) {
-		w.Make(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", preferred(rackLabel)).Obj())
-		nodes := w.eventuallyPlaced(ctx, "llm", 3)
-		Expect(distinct(valuesOf(nodes, blockLabel))).To(HaveLen(1))
-	}, SpecTimeout(specTimeout))
-
-	It("runs across blocks where it is unconstrained", func(ctx context.Context) {
-		w.Make(ctx, asking(w.Job("llm").Nodes(6).GPUs("8"), "node", unconstrained()).Obj())
-		nodes := w.eventuallyPlaced(ctx, "llm", 6)
-		Expect(distinct(valuesOf(nodes, blockLabel))).To(HaveLen(2))
-	}, SpecTimeout(specTimeout))
+	DescribeTable("runs", func(ctx context.Context, pods int32, asks map[string]string, blocks int) {
+		w.Make(ctx, asking(w.Job("llm").Nodes(pods).GPUs("8"), "node", asks).Obj())
+		Expect(distinct(valuesOf(w.eventuallyPlaced(ctx, "llm", int(pods)), blockLabel))).To(HaveLen(blocks))
+	},
+		Entry("in one block where no rack is as large as it prefers", int32(3), preferred(rackLabel), 1, SpecTimeout(specTimeout)),
+		Entry("across blocks where it is unconstrained", int32(6), unconstrained(), 2, SpecTimeout(specTimeout)),
+	)
 
 	It("has each slice in a rack of its own", func(ctx context.Context) {
 		asks := required(blockLabel)

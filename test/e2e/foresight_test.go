@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -225,15 +226,9 @@ func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
 // stop stops a queue, and returns the act that begins when Kueue has done what that asks of it.
 func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act {
 	w.SetStopPolicy(ctx, s.stopped, s.policy)
+	// The condition of both kinds of queues has the same name.
+	w.EventuallyIs(ctx, s.stopped, s.stopped.GetName(), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
 	Eventually(ctx, func(g Gomega) {
-		switch queue := s.stopped.(type) {
-		case *kueue.LocalQueue:
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(queue), queue)).To(Succeed())
-			g.Expect(apimeta.IsStatusConditionFalse(queue.Status.Conditions, kueue.LocalQueueActive)).To(BeTrue())
-		case *kueue.ClusterQueue:
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(queue), queue)).To(Succeed())
-			g.Expect(apimeta.IsStatusConditionFalse(queue.Status.Conditions, kueue.ClusterQueueActive)).To(BeTrue())
-		}
 		for _, wl := range w.workloads(ctx) {
 			runs := is(&wl, kueue.WorkloadQuotaReserved) && !is(&wl, kueue.WorkloadEvicted) && !is(&wl, kueue.WorkloadFinished)
 			g.Expect(runs && s.stops(&wl) && s.policy == kueue.HoldAndDrain).To(BeFalse(), "%s runs", wl.Name)

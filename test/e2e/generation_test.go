@@ -28,9 +28,8 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 	BeforeEach(func() { localOnly("the specs of this group change the CRD of TrainJob") })
 
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
+		w, pods := newRunning(ctx, "runs")
+		wl := w.Workload(ctx, "runs")
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 0)
 		served := trainerOf(ctx)
 		w.eventuallyExports(ctx, served)

@@ -5,19 +5,32 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 // specTimeout ends a spec that hangs; none is made to need it.
@@ -48,15 +61,6 @@ func jsonOf(value any) (string, error) {
 	return string(data), err
 }
 
-// wantedPods adds up the pods that the child Jobs of a TrainJob want at a time.
-func (w *site) wantedPods(ctx context.Context, job string) int {
-	wanted := 0
-	for _, j := range w.ChildJobs(ctx, job) {
-		wanted += int(*j.Spec.Parallelism)
-	}
-	return wanted
-}
-
 func quantity(amount string) *resource.Quantity {
 	q := resource.MustParse(amount)
 	return &q
@@ -67,7 +71,7 @@ type site struct {
 	*world.World
 
 	ledger *ledger.Ledger
-	// outside is what it puts up with; see ledger_test.go.
+	// outside says why its pods run without quota, where they do so on purpose.
 	outside string
 }
 
@@ -87,10 +91,27 @@ func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...cor
 	return w
 }
 
-// newRunning makes a world with 8 H100s, all of which a TrainJob has.
-func newRunning(ctx context.Context, job string) (*site, []corev1.Pod) {
+// newRunning makes a world with 8 H100s, all of which a TrainJob has, whose pod may take some time to end.
+func newRunning(ctx context.Context, job string, endsAfter ...string) (*site, []corev1.Pod) {
 	w := newPools(ctx, "8", "0")
-	return w, w.MakeRunning(ctx, w.Job(job).GPUs("8"), 1, onH100)
+	builder := w.Job(job).GPUs("8")
+	for _, delay := range endsAfter {
+		builder.EndsAfter(delay)
+	}
+	return w, w.MakeRunning(ctx, builder, 1, onH100)
+}
+
+// newRunningOf is the same with a runtime of the spec's own.
+func newRunningOf(ctx context.Context, job string, changes ...kit.RuntimeChange) (w *site, runtime string) {
+	w = newPools(ctx, "8", "0")
+	runtime = w.MakeRuntime(ctx, "torch-distributed", changes...)
+	w.MakeRunning(ctx, w.Job(job).Runtime(runtime).GPUs("8"), 1, onH100)
+	return w, runtime
+}
+
+// makeQueue makes one more LocalQueue and its ClusterQueue, which has GPUs of one of the spec's flavors.
+func (w *site) makeQueue(ctx context.Context, name, flavor, gpus string) {
+	w.Make(ctx, kit.ClusterQueue(w.Name(name), kit.Quota{Flavor: w.Name(flavor), GPUs: gpus}), kit.LocalQueue(w.Namespace, name, w.Name(name)))
 }
 
 func (w *site) leave(ctx context.Context) {
@@ -109,4 +130,160 @@ func (w *site) leave(ctx context.Context) {
 func get[T client.Object](ctx context.Context, w *site, obj T, name string) T {
 	w.Read(ctx, obj, name)
 	return obj
+}
+
+// openLedger watches what the pods of the spec ask for, and what their jobs are charged.
+func (w *site) openLedger(ctx context.Context) {
+	w.ledger = must(ledger.Watch(ctx, must(dynamic.NewForConfig(cluster.Config)), w.Namespace))
+}
+
+// Resources that specs record.
+var (
+	podResource      = corev1.SchemeGroupVersion.WithResource("pods")
+	workloadResource = kueue.SchemeGroupVersion.WithResource("workloads")
+	trainJobResource = trainer.GroupVersion.WithResource("trainjobs")
+)
+
+// record keeps every version of the spec's objects of some resources from now on.
+func (w *site) record(ctx context.Context, resources ...schema.GroupVersionResource) *record.Recorder {
+	var kinds []record.Kind
+	for _, resource := range resources {
+		kinds = append(kinds, record.Kind{GroupVersionResource: resource, Namespace: w.Namespace})
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(stop)
+	return must(record.Start(watching, must(dynamic.NewForConfig(cluster.Config)), kinds, nil))
+}
+
+// eventuallyWhole waits until all that has happened is recorded, of which nothing may be missing.
+func eventuallyWhole(ctx context.Context, recorder *record.Recorder) {
+	Eventually(ctx, recorder.CaughtUp).Should(Succeed())
+	Expect(recorder.Gaps()).To(BeEmpty(), "no version was missed")
+}
+
+// versionsOf are what was recorded of one kind, in its type.
+func versionsOf[T any](recorder *record.Recorder) (all []*T) {
+	for _, v := range recorder.Versions() {
+		all = append(all, read[T](v.Object))
+	}
+	return all
+}
+
+// read reads a stored object in its type.
+func read[T any](obj *unstructured.Unstructured) *T {
+	into := new(T)
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)).To(Succeed())
+	return into
+}
+
+// runsOutside says why pods of this spec run without quota on purpose: what the ledger
+// finds is reported, and fails nothing.
+func (w *site) runsOutside(why string) { w.outside = why }
+
+// audit fails the spec where its pods asked for more than their jobs were charged for.
+func (w *site) audit(ctx context.Context) {
+	Eventually(ctx, w.ledger.CaughtUp).Should(Succeed())
+	result := must(w.ledger.Check(ledger.Expectation{}))
+	for _, v := range result.Tolerated {
+		AddReportEntry("ledger, tolerated", v.String())
+	}
+	for _, v := range result.Violations {
+		AddReportEntry("ledger", v.String())
+	}
+	if w.outside != "" || cluster.Integration != world.External {
+		GinkgoWriter.Printf("ledger: %d violations, not held against the spec: %s\n", len(result.Violations), w.outside)
+		return
+	}
+	Expect(result.Violations).To(BeEmpty(), "pods asked for more than their jobs were charged for")
+}
+
+// logOf is the log of a component of a local control plane, or the audit log.
+func logOf(component string) string {
+	return filepath.Join(cluster.LocalDir(), "logs", component+".log")
+}
+
+// managerWrites are those of the manager in the audit log.
+type managerWrites struct {
+	*logs.Audit
+	seen []string
+}
+
+func openManagerWrites() *managerWrites {
+	return &managerWrites{Audit: must(logs.OpenAudit(logOf("audit")))}
+}
+
+// notWrites are resources whose requests change nothing that TrainJobs are made of: what people are told, and
+// questions that have to be asked by a create.
+var notWrites = []string{"events", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
+
+// all returns what was written since, or was tried to, as "verb resource name code". Dry runs do not count.
+func (w *managerWrites) all() []string {
+	Expect(w.Events(func(e *logs.Event) {
+		of := e.ObjectRef
+		if e.User.Username == "kueue-trainer" && !e.DryRun() && !slices.Contains([]string{"get", "list"}, e.Verb) && !slices.Contains(notWrites, of.Resource) {
+			w.seen = append(w.seen, fmt.Sprint(e.Verb, " ", of.Resource, " ", of.Name, " ", e.ResponseStatus.Code))
+		}
+	})).To(Succeed())
+	return slices.Clone(w.seen)
+}
+
+// refuseManager has the API server refuse what the manager writes into TrainJobs of the
+// spec's namespace, until allow. What users write is not touched.
+func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
+	// Kueue's name is in that of both managers, and Kueue itself writes no TrainJob.
+	return w.enforce(ctx, w.policy("no-manager", []string{trainer.GroupVersion.Group}, []string{"trainjobs"},
+		"!request.userInfo.username.contains('kueue')"), w.probeAs(ctx, "kueue-probe"))
+}
+
+// policy is one of the spec's namespace for objects that are made or changed, of which an expression
+// has to be true.
+func (w *site) policy(name string, groups, resources []string, expression string) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name)}}
+	policy.Spec.FailurePolicy = ptr.To(admissionregistrationv1.Fail)
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: resources},
+		}}},
+	}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: expression, Message: "refused by the spec"}}
+	return policy
+}
+
+// bound has the API server deny what a policy refuses.
+func bound(policy *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+}
+
+// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
+// end.
+func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
+	binding := bound(policy)
+	allow = func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())
+		Expect(client.IgnoreNotFound(w.Delete(ctx, policy))).To(Succeed())
+		Eventually(ctx, asked).Should(Succeed())
+	}
+	DeferCleanup(allow)
+	Expect(w.Create(ctx, policy)).To(Succeed())
+	Expect(w.Create(ctx, binding)).To(Succeed())
+	Eventually(ctx, asked).ShouldNot(Succeed())
+	return allow
+}
+
+// probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
+func (w *site) probeAs(ctx context.Context, user string) func(context.Context) error {
+	as := must(cluster.Impersonating(user, "system:masters"))
+	probe := kit.TrainJob(w.Namespace, "probe").Obj()
+	probe.Spec.Suspend = ptr.To(true)
+	Expect(w.Create(ctx, probe)).To(Succeed())
+	return func(ctx context.Context) error {
+		return as.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/probe":"asked"}}}`)), client.DryRunAll)
+	}
 }

@@ -29,7 +29,10 @@ import (
 var _ = Describe("The how-to", func() {
 	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
 		const page = "docs/use.md#from-python"
-		python, sent := pythonOf(page), map[string]any{}
+		_, after, _ := strings.Cut(docsText(page), "```python\n")
+		python, _, found := strings.Cut(after, "```")
+		Expect(found).To(BeTrue(), "a block of Python")
+		sent := map[string]any{}
 		data := must(os.ReadFile(filepath.Join(specs.Root(), sdkTrainJob)))
 		Expect(json.Unmarshal(data, &sent)).To(Succeed())
 		delete(sent, "apiVersion")
@@ -57,14 +60,6 @@ var _ = Describe("The how-to", func() {
 // TrainerCommand, TrainerArgs and RuntimePatch.
 const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 
-// pythonOf returns the first Python block of a page.
-func pythonOf(page string) string {
-	_, from, found := strings.Cut(docsText(page), "```python\n")
-	Expect(found).To(BeTrue())
-	block, _, _ := strings.Cut(from, "```")
-	return block
-}
-
 // pythonLeaves returns the values of a JSON value, and the keys that people choose, as Python
 // writes them.
 func pythonLeaves(value any) []string {
@@ -91,14 +86,12 @@ func pythonLeaves(value any) []string {
 	return leaves
 }
 
-var _ = Describe("The page on forecasts", func() {
-	It("shows what simulate prints for its samples", Serial, docsPage, func(ctx context.Context) {
-		w := newWorld(ctx)
-		for _, step := range docsSteps("docs/forecast.md#what-if") {
-			w.followsStep(ctx, step)
-		}
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("The page on forecasts shows what simulate prints for its samples", Serial, docsPage, func(ctx context.Context) {
+	w := newWorld(ctx)
+	for _, step := range docsSteps("docs/forecast.md#what-if") {
+		w.followsStep(ctx, step)
+	}
+}, SpecTimeout(specTimeout))
 
 var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 	It("is what is printed for a job that does not start", Serial, docsPage, since(world.Trainer22), long, func(ctx context.Context) {

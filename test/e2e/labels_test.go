@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,20 +38,9 @@ func asManager(ctx context.Context) client.Client {
 }
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
-	It("gives no prebuilt Workload to one that runs, not even with a stop", func(ctx context.Context) {
-		w, pods := newRunning(ctx, "runs")
-		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
-			t.Labels[prebuiltLabel] = "none"
-			t.Spec.Suspend = ptr.To(true)
-		})).To(MatchError(SatisfyAll(
-			ContainSubstring("metadata.labels["+prebuiltLabel+"]"), ContainSubstring("create another TrainJob"))))
-		w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))
-	}, SpecTimeout(specTimeout))
-
 	It("gives a priority to a running one that is stopped with it", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+		w, _ := newRunning(ctx, "rises")
 		w.Make(ctx, kit.Priority(w.Name("high"), 1000))
-		w.MakeRunning(ctx, w.Job("rises").GPUs("8"), 1, onH100)
 		before := w.Workload(ctx, "rises")
 		Expect(w.TryEdit(ctx, "rises", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("high") })).
 			To(MatchError(ContainSubstring("set spec.suspend to true")))
@@ -71,8 +61,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("lets nobody keep the pods of a stopped one without their quota by another time limit", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
+		w, _ := newRunning(ctx, "slow", "4s")
 		// The manager starts it again when its pods are gone, and then refuses the label.
 		Eventually(ctx, func() error {
 			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) }); err != nil {
@@ -85,8 +74,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("leaves one deactivated whose time limit is changed while its pods end", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
+		w, _ := newRunning(ctx, "slow", "4s")
 		uid := w.Workload(ctx, "slow").UID
 		w.Activate(ctx, "slow", false)
 		Eventually(ctx, func() error {
@@ -96,60 +84,45 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
 	}, SpecTimeout(specTimeout))
 
-	DescribeTable("can be tested in a JSON patch, as a start does", func(ctx context.Context, labels map[string]string, test string, holds bool) {
+	It("can be tested in a JSON patch, as a start does", func(ctx context.Context) {
 		w := newWorld(ctx)
-		job := kit.TrainJob(w.Namespace, "tested").Obj()
-		job.Labels, job.Spec.Suspend = labels, ptr.To(true)
-		w.Make(ctx, job)
-		ops := fmt.Sprintf(`[%s,{"op":"add","path":"/spec/suspend","value":false}]`, test)
-		err := w.Patch(ctx, get(ctx, w, newTrainJob(), "tested"), client.RawPatch(types.JSONPatchType, []byte(ops)), client.DryRunAll)
-		if holds {
-			Expect(err).NotTo(HaveOccurred())
-		} else {
-			Expect(err).To(MatchError(apierrors.IsInvalid, "IsInvalid"))
+		const all, one = "/metadata/labels", "/metadata/labels/example.com~1c"
+		for what, tc := range map[string]struct {
+			labels      map[string]string
+			path, value string
+			holds       bool
+		}{
+			"where all are missing": {path: all, value: "null", holds: true},
+			"where there is one":    {labels: map[string]string{"a": "b"}, path: all, value: "null"},
+			"where it is missing":   {labels: map[string]string{"a": "b"}, path: one, value: "null", holds: true},
+			"where it is there":     {labels: map[string]string{"example.com/c": ""}, path: one, value: "null"},
+			"where it is the same":  {labels: map[string]string{"example.com/c": "d"}, path: one, value: `"d"`, holds: true},
+			"where it is another":   {labels: map[string]string{"example.com/c": "e"}, path: one, value: `"d"`},
+			"where all went":        {path: one, value: `"d"`},
+		} {
+			job := kit.TrainJob(w.Namespace, "tested-"+rand.String(5)).Obj()
+			job.Labels, job.Spec.Suspend = tc.labels, ptr.To(true)
+			w.Make(ctx, job)
+			ops := fmt.Sprintf(`[{"op":"test","path":%q,"value":%s},{"op":"add","path":"/spec/suspend","value":false}]`, tc.path, tc.value)
+			err := w.Patch(ctx, get(ctx, w, newTrainJob(), job.Name), client.RawPatch(types.JSONPatchType, []byte(ops)), client.DryRunAll)
+			Expect(err == nil).To(Equal(tc.holds), "%s: %v", what, err)
+			Expect(err == nil || apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", what, err)
 		}
-	},
-		Entry("where all are missing", nil, `{"op":"test","path":"/metadata/labels","value":null}`, true),
-		Entry("where there is one", map[string]string{"a": "b"}, `{"op":"test","path":"/metadata/labels","value":null}`, false),
-		Entry("where it is missing", map[string]string{"a": "b"}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":null}`, true),
-		Entry("where it is there", map[string]string{"example.com/c": ""}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":null}`, false),
-		Entry("where it is the same", map[string]string{"example.com/c": "d"}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":"d"}`, true),
-		Entry("where it is another", map[string]string{"example.com/c": "e"}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":"d"}`, false),
-		Entry("where all went", nil, `{"op":"test","path":"/metadata/labels/example.com~1c","value":"d"}`, false),
-	)
-})
-
-var _ = Describe("A running TrainJob that its user stops", core, func() {
-	It("runs no pod beside those that end, also when its user resumes it", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		before := w.MakeRunning(ctx, w.Job("toggled").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "8s", "node"), 1, onH100)
-		for _, suspend := range []bool{true, false, true, false} {
-			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
-		}
-		w.eventuallyWithout(ctx, "toggled", before[0].UID)
-		w.EventuallyRuns(ctx, "toggled", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("starts again only when its pods are gone", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.Job("toggled").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node").Obj())
-		for range 2 {
-			before := w.EventuallyRuns(ctx, "toggled", 1, onH100)
-			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
-			w.eventuallyWithout(ctx, "toggled", before[0].UID)
-		}
-		w.EventuallyRuns(ctx, "toggled", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
-// eventuallyWithout waits until a pod of a TrainJob of one pod is gone.
-func (w *site) eventuallyWithout(ctx context.Context, job string, pod types.UID) {
+var _ = It("A running TrainJob that its user stops runs no pod beside those that end, also when its user resumes it", core, func(ctx context.Context) {
+	w, before := newRunning(ctx, "toggled", "6s")
+	for _, suspend := range []bool{true, false, true, false} {
+		w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
+	}
 	Eventually(ctx, func(g Gomega) {
-		pods := w.Pods(ctx, job)
+		pods := w.Pods(ctx, "toggled")
 		g.Expect(len(pods)).To(BeNumerically("<=", 1))
-		g.Expect(world.UIDs(pods)).NotTo(ContainElement(pod))
+		g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
 	}).Should(Succeed())
-}
+	w.EventuallyRuns(ctx, "toggled", 1, onH100)
+}, SpecTimeout(specTimeout))
 
 var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", func(ctx context.Context) {

@@ -45,7 +45,7 @@ var _ = Describe("A queued TrainJob", func() {
 
 		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
 		w.EventuallyAtTheGate(ctx, "waiting")
-		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
+		Expect(w.Pods(ctx, "waiting")).To(BeEmpty())
 
 		w.Succeed(ctx, "running")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
@@ -102,19 +102,12 @@ var _ = Describe("A queued TrainJob", func() {
 			Expect(world.Tolerations(&pod)).To(BeEmpty(), "an initializer asks for no GPU")
 		}
 		w.Finish(ctx, "tune", "succeeded")
-		Eventually(ctx, func(g Gomega) {
-			node := world.OfReplicatedJob(w.Pods(ctx, "tune"), "node")
-			g.Expect(node).To(HaveLen(1))
-			g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
-			g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
-		}).Should(Succeed())
+		w.eventuallyStage(ctx, "tune")
 		w.Succeed(ctx, "tune")
 	}, SpecTimeout(specTimeout))
 
 	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
-		w.MakeRunning(ctx, w.Job("fails").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w, _ := newRunningOf(ctx, "fails", kit.OfOneTry)
 		w.Finish(ctx, "fails", "failed")
 		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
@@ -125,28 +118,16 @@ var _ = Describe("A queued TrainJob", func() {
 		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 	}, SpecTimeout(specTimeout))
 
+	// Its runtime is edited while it runs: what Kueue has of it and what it asks for are not the same then.
 	It("stops when its Workload is deactivated, and runs again when that is taken back", core, func(ctx context.Context) {
-		w, _ := newRunning(ctx, "paused")
-
-		w.Activate(ctx, "paused", false)
-		w.EventuallyAtTheGate(ctx, "paused")
-		w.EventuallyPods(ctx, "paused", 0)
-		Eventually(ctx, func() any { return w.Workload(ctx, "paused").Status.Admission }).Should(BeNil())
-
-		w.Activate(ctx, "paused", true)
-		w.EventuallyRuns(ctx, "paused", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("stays stopped when its Workload is deactivated, also where its runtime was edited while it ran", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.MakeRunning(ctx, w.Job("paused").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w, runtime := newRunningOf(ctx, "paused")
 		wl := w.Workload(ctx, "paused")
-		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/newer"))
+		w.EditRuntime(ctx, runtime, kit.OfImage("example.com/newer"))
 
 		w.Activate(ctx, "paused", false)
+		w.EventuallyTold(ctx, "paused", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyAtTheGate(ctx, "paused")
-		Eventually(ctx, func() any { return w.Workload(ctx, "paused") }).Should(HaveField("Status.Admission", BeNil()))
+		w.EventuallyWorkload(ctx, "paused", HaveField("Status.Admission", BeNil()))
 		w.ConsistentlyKeeps(ctx, "paused", nil, wl)
 		Expect(w.Workload(ctx, "paused").Spec.Active).To(HaveValue(BeFalse()))
 
@@ -156,20 +137,10 @@ var _ = Describe("A queued TrainJob", func() {
 
 	It("moves to another queue while it waits", core, func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.Make(ctx,
-			kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}),
-			kit.LocalQueue(w.Namespace, "other", w.Name("other")),
-			w.Job("moves").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "moves")
+		w.makeQueue(ctx, "other", "a100", "8")
+		w.MakePending(ctx, w.Job("moves").GPUs("8"))
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = "other" })
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
-	}, SpecTimeout(specTimeout))
-
-	It("leaves nothing behind when it is deleted", core, func(ctx context.Context) {
-		w, _ := newRunning(ctx, "gone")
-		Expect(w.Delete(ctx, w.Job("gone").Obj())).To(Succeed())
-		w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &corev1.PodList{})
-		Eventually(ctx, func() any { return get(ctx, w, &kueue.ClusterQueue{}, w.Name("gpus")).Status.ReservingWorkloads }).Should(BeZero())
 	}, SpecTimeout(specTimeout))
 
 	It("gives back what its finished replicated jobs held, while it still runs", func(ctx context.Context) {
@@ -177,8 +148,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 		w.MakeRunning(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers(), 2, nil)
 		w.Finish(ctx, "tune", "succeeded", "dataset-initializer")
-		Eventually(ctx, func() []kueue.ReclaimablePod { return w.Workload(ctx, "tune").Status.ReclaimablePods }).
-			Should(ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1}))
+		w.EventuallyWorkload(ctx, "tune", HaveField("Status.ReclaimablePods", ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1})))
 	}, SpecTimeout(specTimeout))
 
 	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(world.Trainer22), func(ctx context.Context) {
@@ -196,28 +166,24 @@ var _ = Describe("A queued TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A TrainJob without a queue", func() {
-	It("is left exactly as it is", core, Label("invariant", "ours-only"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		job := kit.TrainJob(w.Namespace, "free").Obj()
-		w.Make(ctx, job)
-		w.EventuallyRuns(ctx, "free", 1, nil)
-		stored := w.TrainJob(ctx, "free")
-		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
-		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
-		Expect(w.Workload(ctx, "free")).To(BeNil())
-		w.Finish(ctx, "free", "succeeded")
-		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "free")) }).Should(BeTrue())
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("A TrainJob without a queue is left exactly as it is", core, Label("invariant", "ours-only"), func(ctx context.Context) {
+	w := newWorld(ctx)
+	job := kit.TrainJob(w.Namespace, "free").Obj()
+	w.Make(ctx, job)
+	w.EventuallyRuns(ctx, "free", 1, nil)
+	stored := w.TrainJob(ctx, "free")
+	Expect(stored.Spec.RuntimePatches).To(BeEmpty())
+	Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
+	Expect(w.Workload(ctx, "free")).To(BeNil())
+	w.Finish(ctx, "free", "succeeded")
+	w.eventuallyTrainJob(ctx, "free", trainer.TrainJobComplete)
+}, SpecTimeout(specTimeout))
 
-var _ = Describe("The admission gate", func() {
-	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newPools(ctx, "0", "0")
-		// Nothing but the gate is in the way of its pod.
-		w.MakePending(ctx, w.Job("eager").GPUs("8").Tolerate(gpuToleration))
-		w.Edit(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
-		w.ConsistentlyUnbound(ctx, "eager")
-		w.EventuallyAtTheGate(ctx, "eager")
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("The admission gate holds the pods of a TrainJob that a user resumes without quota, which is suspended again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+	w := newPools(ctx, "0", "0")
+	// Nothing but the gate is in the way of its pod.
+	w.MakePending(ctx, w.Job("eager").GPUs("8").Tolerate(gpuToleration))
+	w.Edit(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+	w.ConsistentlyUnbound(ctx, "eager")
+	w.EventuallyAtTheGate(ctx, "eager")
+}, SpecTimeout(specTimeout))

@@ -51,9 +51,8 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 	})
 
 	It("others are left alone: a TrainJob runs at once, without Workload and gate, and is told so", func(ctx context.Context) {
-		_, warned, code := plugin(ctx, "submit", "outside", "-n", w.Namespace, "--runtime", "torch-distributed", "--gpus-per-node", "16", "--queue", "queue")
-		Expect(code).To(BeZero())
-		Expect(warned).To(ContainSubstring("Kueue does not manage namespace " + w.Namespace))
+		Expect(complaint(ctx, 0, "submit", "outside", "-n", w.Namespace, "--runtime", "torch-distributed", "--gpus-per-node", "16", "--queue", "queue")).
+			To(ContainSubstring("Kueue does not manage namespace " + w.Namespace))
 		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "outside") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
 		Expect(w.eventuallyExplained(ctx, "outside", explain.NotManaged, "NamespaceNotManaged").State.Remedy).
 			To(ContainSubstring("kubectl label namespace %s %s=true", w.Namespace, optedIn))

@@ -39,17 +39,7 @@ var _ = Describe("Entries of other managers", Serial, func() {
     time: "2026-01-01T00:00:00Z"
     future: {answer: 42}
 `)
-		before := others(w.raw(ctx, "shared", "spec", "runtimePatches"))
-		Expect(before).To(HaveLen(2))
-		w.EventuallyRuns(ctx, "shared", 1, onH100)
-		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after admission")
-
-		w.Activate(ctx, "shared", false)
-		Eventually(ctx, func() any { return w.Workload(ctx, "shared").Status.Admission }).Should(BeNil())
-		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after eviction")
-		w.Activate(ctx, "shared", true)
-		w.EventuallyRuns(ctx, "shared", 1, onH100)
-		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after resumption")
+		w.keepsOthers(ctx, "shared", "runtimePatches", func(entry map[string]any) bool { return entry["manager"] == patch.Manager })
 	}, SpecTimeout(specTimeout))
 
 	It("may get another time while the TrainJob runs, of which the rules for patches say nothing", since(world.Trainer22), func(ctx context.Context) {
@@ -61,9 +51,21 @@ var _ = Describe("Entries of other managers", Serial, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// others returns the entries but ours.
-func others(entries []any) []any {
-	return slices.DeleteFunc(entries, func(entry any) bool { return entry.(map[string]any)["manager"] == patch.Manager })
+// keepsOthers has a job start, stop and start again, all of whose entries but ours stay as they are, two of a field.
+func (w *site) keepsOthers(ctx context.Context, job, field string, ours func(entry map[string]any) bool) {
+	theirs := func() []any {
+		return slices.DeleteFunc(w.raw(ctx, job, "spec", field), func(entry any) bool { return ours(entry.(map[string]any)) })
+	}
+	before := theirs()
+	Expect(before).To(HaveLen(2))
+	w.exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
+	Expect(theirs()).To(Equal(before), "after admission")
+	w.Activate(ctx, job, false)
+	w.EventuallyWorkload(ctx, job, HaveField("Status.Admission", BeNil()))
+	Expect(theirs()).To(Equal(before), "after eviction")
+	w.Activate(ctx, job, true)
+	w.exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
+	Expect(theirs()).To(Equal(before), "after resumption")
 }
 
 // extendCRD has the API server keep an unknown field of patch entries until the spec's end.
@@ -102,23 +104,11 @@ var _ = Describe("Overrides of users", func() {
   - targetJobs: [{name: node}, {name: node}]
     metadata: {annotations: {example.com/empty: ""}}
 `)
-		theirs := func() []any {
-			return slices.DeleteFunc(w.raw(ctx, "shared", "spec", "podTemplateOverrides"), func(o any) bool {
-				annotation, _, err := unstructured.NestedString(o.(map[string]any), "metadata", "annotations", patch.ManagerAnnotation)
-				Expect(err).NotTo(HaveOccurred())
-				return annotation == patch.Manager
-			})
-		}
-		before := theirs()
-		Expect(before).To(HaveLen(2))
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "shared", 1, onH100))
-		Expect(theirs()).To(Equal(before), "after admission")
-		w.Activate(ctx, "shared", false)
-		Eventually(ctx, func() any { return w.Workload(ctx, "shared").Status.Admission }).Should(BeNil())
-		Expect(theirs()).To(Equal(before), "after eviction")
-		w.Activate(ctx, "shared", true)
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "shared", 1, onH100))
-		Expect(theirs()).To(Equal(before), "after resumption")
+		w.keepsOthers(ctx, "shared", "podTemplateOverrides", func(entry map[string]any) bool {
+			annotation, _, err := unstructured.NestedString(entry, "metadata", "annotations", patch.ManagerAnnotation)
+			Expect(err).NotTo(HaveOccurred())
+			return annotation == patch.Manager
+		})
 		Expect(get(ctx, w, newTrainJob(), "shared").Object).To(HaveKeyWithValue("spec",
 			HaveKeyWithValue("labels", HaveKeyWithValue("team", "research"))))
 	}, SpecTimeout(specTimeout))
@@ -195,3 +185,24 @@ func newTrainJob() *unstructured.Unstructured {
 	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
 	return obj
 }
+
+// Trainer refuses every change of the list while a job runs: a client that applies its own
+// list can only get through when ours is put back before Trainer looks.
+var _ = It("The manager's entry on a running TrainJob comes back when a client applies a list that does not have it, or none at all, and the job runs on", core, Label("invariant", "exact"), func(ctx context.Context) {
+	w := newPools(ctx, "16", "0")
+	for _, job := range []*kit.TrainJobBuilder{w.Job("patched").PodAnnotations("example.com/user", "a", "b", "node"), w.Job("plain")} {
+		theirs := job.Spec.RuntimePatches
+		pods := w.MakeRunning(ctx, job.GPUs("8"), 1, onH100)
+		before, wl := w.TrainJob(ctx, job.Name).Spec.RuntimePatches, w.Workload(ctx, job.Name)
+		Expect(before).To(HaveLen(len(theirs)+1), "the job runs with our entry")
+
+		w.Edit(ctx, job.Name, func(t *trainer.TrainJob) {
+			metav1.SetMetaDataLabel(&t.ObjectMeta, "example.com/team", "vision")
+			t.Spec.RuntimePatches = slices.DeleteFunc(t.Spec.RuntimePatches, func(e trainer.RuntimePatch) bool { return e.Manager == patch.Manager })
+		})
+		after := w.TrainJob(ctx, job.Name)
+		Expect(after.Labels).To(HaveKeyWithValue("example.com/team", "vision"))
+		Expect(after.Spec.RuntimePatches).To(Equal(before))
+		w.ConsistentlyKeeps(ctx, job.Name, pods, wl)
+	}
+}, SpecTimeout(specTimeout))

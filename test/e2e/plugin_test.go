@@ -49,8 +49,8 @@ func printed[T any](ctx context.Context, g Gomega, args ...string) T {
 	return read
 }
 
-// refused runs the plugin where it ends with an exit code, and gives what it complains of.
-func refused(ctx context.Context, code int, args ...string) string {
+// complaint runs the plugin where it ends with an exit code, and returns what it complains of.
+func complaint(ctx context.Context, code int, args ...string) string {
 	stdout, stderr, got := plugin(ctx, args...)
 	Expect(got).To(Equal(code), stdout+stderr)
 	return stderr

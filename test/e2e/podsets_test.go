@@ -122,13 +122,12 @@ func (w *site) allPods(ctx context.Context, job string) map[string]map[string]co
 // allStarted reports whether the pods that a TrainJob has by now are as many as its
 // started child Jobs want, all of them running or done.
 func (w *site) allStarted(ctx context.Context, job string) bool {
-	pods := w.Pods(ctx, job)
-	for _, p := range pods {
-		if p.Status.Phase == corev1.PodPending {
-			return false
-		}
+	pods, wanted := w.Pods(ctx, job), 0
+	for _, j := range w.ChildJobs(ctx, job) {
+		wanted += int(*j.Spec.Parallelism)
 	}
-	return len(pods) > 0 && len(pods) == w.wantedPods(ctx, job)
+	pending := func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending }
+	return len(pods) > 0 && len(pods) == wanted && !slices.ContainsFunc(pods, pending)
 }
 
 func described(spec *corev1.PodSpec) pod {

@@ -82,14 +82,9 @@ func (s *scene) makeStopping(ctx context.Context) {
 	patient.Name = s.Name("patient")
 	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).
 		PodAnnotations("example.com/user", "localcluster/terminate-after", "1h", "node").Obj())
-	pods := s.EventuallyRuns(ctx, "stops", 1, nil)
+	s.EventuallyRuns(ctx, "stops", 1, nil)
 	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
-	Eventually(ctx, func() bool {
-		return s.TrainJob(ctx, "stops").Spec.Suspend != nil && *s.TrainJob(ctx, "stops").Spec.Suspend
-	}).Should(BeTrue())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(s.Delete(ctx, &pods[0], client.GracePeriodSeconds(0)))).To(Succeed())
-	})
+	s.EventuallyIs(ctx, &trainer.TrainJob{}, "stops", HaveField("Spec.Suspend", HaveValue(BeTrue())))
 }
 
 // makeStarting makes what runs and has no pod yet, for nobody looks after it.
@@ -121,26 +116,19 @@ func (s *scene) makeGoing(ctx context.Context) {
 
 // makeBystanders makes what only looks like something of a TrainJob.
 func (s *scene) makeBystanders(ctx context.Context) {
-	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{placeholder.Label: "gone"}
 	var owner corev1.ConfigMap
 	Eventually(ctx, s.Get).WithArguments(client.ObjectKey{Namespace: s.Namespace, Name: "kube-root-ca.crt"}, &owner).Should(Succeed())
 	owned := s.plantedWorkload(*metav1.NewControllerRef(&owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")))
 	owned.Name, owned.Spec.QueueName, owned.Spec.Priority = "owned", "", new(int32(2147483647))
-	s.Make(ctx, owned)
-	like := s.likePod("sized")
 	booster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name("booster")}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"workloads"}, Verbs: []string{"get", "list", "patch", "watch"}}}}
 	s.Make(ctx, booster, kit.ClusterRoleBinding(booster.Name, booster.Name, kit.User(priorityBooster)))
 	silent := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name("silent")}}
-	onSilent, cut := s.likePod("silent"), s.likePod(cutName)
+	onSilent := s.likePod("silent")
 	onSilent.Spec.NodeSelector, onSilent.Spec.NodeName = nil, silent.Name
-	s.Make(ctx, silent, onSilent, cut)
-	DeferCleanup(func(ctx context.Context) {
-		Expect(s.Delete(ctx, onSilent, client.GracePeriodSeconds(0))).To(Succeed())
-		Expect(s.Delete(ctx, cut)).To(Succeed())
-	})
+	s.Make(ctx, silent)
 	claiming := s.CopyRuntime(ctx, "torch-distributed")
 	claiming.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{
 		{Name: "gpu", ResourceClaimTemplateName: new("claims")}, {Name: "more", ResourceClaimTemplateName: new("going-claims")}}
@@ -152,30 +140,20 @@ func (s *scene) makeBystanders(ctx context.Context) {
 		Expect(s.Delete(ctx, obj)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { s.PatchJSON(ctx, obj, `{"metadata":{"finalizers":null}}`) })
 	}
-	plain := &corev1.Pod{ObjectMeta: s.meta("plain"), Spec: anyPod().Spec}
-	s.Make(ctx, s.jobSet("bare"), pod, like, plain, rest, &resourcev1.ResourceClaim{ObjectMeta: s.meta("own"), Spec: s.claims("").Spec.Spec},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bare-runtime-snapshot"}})
-	DeferCleanup(func(ctx context.Context) {
-		Expect(s.Delete(ctx, pod)).To(Succeed())
-		Expect(s.Delete(ctx, like)).To(Succeed())
-		Expect(s.Delete(ctx, plain)).To(Succeed())
-		Expect(s.Delete(ctx, rest)).To(Succeed())
-		Expect(s.Delete(ctx, owned)).To(Succeed())
-	})
+	s.Make(ctx, s.jobSet("bare"), &resourcev1.ResourceClaim{ObjectMeta: s.meta("own"), Spec: s.claims("").Spec.Spec},
+		&corev1.ConfigMap{ObjectMeta: s.meta("bare-runtime-snapshot")})
+	// The next spec waits for pods and Workloads to be gone before all else goes.
+	for _, obj := range []client.Object{owned, rest, onSilent, s.likePod(cutName), s.likePod("sized"), s.gatedPod("gated"),
+		&corev1.Pod{ObjectMeta: s.meta("plain"), Spec: anyPod().Spec}} {
+		s.Make(ctx, obj)
+		DeferCleanup(func(ctx context.Context) { Expect(s.Delete(ctx, obj, client.GracePeriodSeconds(0))).To(Succeed()) })
+	}
 }
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
 	c := must(cluster.Impersonating(user, append(groups, "system:authenticated")...))
 	return client.NewDryRunClient(c)
-}
-
-// by makes dry runs as an account of Kubernetes, or as the tenant.
-func (s *scene) by(account string) client.Client {
-	if account == "" {
-		return s.tenant
-	}
-	return as(account, "system:serviceaccounts", "system:serviceaccounts:kube-system")
 }
 
 // meta names an object of the scene.
@@ -247,16 +225,14 @@ func (s *scene) likeJob(name string, owners ...metav1.OwnerReference) *batchv1.J
 
 // send patches an object of the scene.
 func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
-	obj.SetNamespace(s.Namespace)
-	obj.SetName(name)
-	return c.Patch(ctx, obj, client.RawPatch(kind, []byte(patch)))
+	return c.Patch(ctx, s.named(obj, name), client.RawPatch(kind, []byte(patch)))
 }
 
-// deleted deletes an object of the scene.
-func (s *scene) deleted(ctx context.Context, c client.Client, obj client.Object, name string, opts ...client.DeleteOption) error {
+// named is an object of the scene.
+func (s *scene) named(obj client.Object, name string) client.Object {
 	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)
-	return c.Delete(ctx, obj, opts...)
+	return obj
 }
 
 // plantedWorkload is one that somebody makes without Kueue.

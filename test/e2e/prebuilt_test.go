@@ -10,7 +10,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -23,17 +22,7 @@ import (
 const prebuiltLabel = "kueue.x-k8s.io/prebuilt-workload-name"
 
 var _ = Describe("A TrainJob with a prebuilt Workload", func() {
-	It("runs on GPU nodes, although the Workload says nothing of their taint", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.untaintedPool(ctx)
-		w.Make(ctx, w.prebuilt(ctx, "llm", "made-before"), w.usingPrebuilt("llm", "made-before"))
-		pods := w.EventuallyRuns(ctx, "llm", 1, onH100)
-		Expect(world.Tolerations(&pods[0])).To(ContainElement(gpuToleration))
-		Expect(w.Workload(ctx, "llm").Name).To(Equal("made-before"))
-		Expect(w.Workload(ctx, "llm").Spec.PodSets[0].Template.Spec.Tolerations).To(BeEmpty(), "it is not ours to change")
-		w.Succeed(ctx, "llm")
-	}, SpecTimeout(specTimeout))
-
+	// The Workload says nothing of the taint of GPU nodes.
 	It("is told that the Workload is missing, without an error in the log, and runs when it is made", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.untaintedPool(ctx)
@@ -42,7 +31,10 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		w.Make(ctx, w.usingPrebuilt("llm", "made-later"))
 		w.EventuallyNotes(ctx, "llm", "PrebuiltWorkloadUnusable").Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.Namespace + ", and the job queues"))
 		w.Make(ctx, wl)
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "llm", 1, onH100))
+		Expect(w.Workload(ctx, "llm").Name).To(Equal("made-later"))
+		Expect(w.Workload(ctx, "llm").Spec.PodSets[0].Template.Spec.Tolerations).To(BeEmpty(), "it is not ours to change")
+		w.Succeed(ctx, "llm")
 		Expect(w.errorLines()).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 
@@ -55,9 +47,7 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
 		w.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)
 		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
-		Eventually(ctx, func() *metav1.Condition {
-			return apimeta.FindStatusCondition(get(ctx, w, &kueue.Workload{}, "larger").Status.Conditions, kueue.WorkloadFinished)
-		}).Should(HaveValue(HaveField("Reason", kueue.WorkloadFinishedReasonOutOfSync)))
+		w.EventuallyIs(ctx, &kueue.Workload{}, "larger", world.Condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync))
 		Expect(w.errorLines()).To(Equal(before))
 		w.ConsistentlyUnbound(ctx, "llm")
 	}, SpecTimeout(specTimeout))
@@ -84,8 +74,7 @@ func (w *site) usingPrebuilt(name, workload string) *trainer.TrainJob {
 func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
 	model := kit.TrainJob(w.Namespace, job).Queue("nowhere").GPUs("8").Obj()
 	Expect(w.Create(ctx, model)).To(Succeed())
-	var wl *kueue.Workload
-	Eventually(ctx, func() *kueue.Workload { wl = w.Workload(ctx, job); return wl }).ShouldNot(BeNil())
+	wl := w.EventuallyWorkload(ctx, job)
 	Expect(w.Delete(ctx, model, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 	w.EventuallyGone(ctx, model)
 	w.EventuallyNoWorkload(ctx, job)

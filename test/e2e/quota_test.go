@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -34,7 +33,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		runtime := w.runtimeWithChief(ctx)
 		runtime.Spec.Template.Spec.SuccessPolicy = &jobsetapi.SuccessPolicy{Operator: jobsetapi.OperatorAny, TargetReplicatedJobs: []string{"chief"}}
 		w.Pools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first").Runtime(runtime.Name), 2, nil, runtime)
+		w.MakeRunning(ctx, w.Job("first").GPUs("8").EndsAfter(slowly).Runtime(runtime.Name), 2, nil, runtime)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		w.Finish(ctx, "first", "succeeded", "chief")
@@ -43,9 +42,8 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody deletes the JobSet of a job that is being evicted", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first"), 1, onH100, kit.Priority(w.Name("urgent"), 100))
-		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
+		w, _ := newRunning(ctx, "first", slowly)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 100), w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		w.EventuallyIs(ctx, &jobsetapi.JobSet{}, "first", HaveField("Spec.Suspend", HaveValue(BeTrue())))
 		w.deleteJobSet(ctx, "first")
@@ -54,8 +52,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	for _, how := range []client.PropagationPolicy{"Background", "Foreground"} {
 		It(fmt.Sprintf("where somebody deletes the TrainJob (%s)", how), core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-			w := newPools(ctx, "8", "0")
-			w.MakeRunning(ctx, w.slow("first"), 1, onH100)
+			w, _ := newRunning(ctx, "first", slowly)
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 			Expect(w.Delete(ctx, w.Job("first").Obj(), how)).To(Succeed())
@@ -65,7 +62,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	It("where somebody keeps the deleted TrainJob by a finalizer, and deletes its JobSet", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		job := w.slow("first")
+		job := w.Job("first").GPUs("8").EndsAfter(slowly)
 		job.Finalizers = []string{"example.com/mine"}
 		w.MakeRunning(ctx, job, 1, onH100)
 		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, job.Obj(), `{"metadata":{"finalizers":null}}`) })
@@ -79,8 +76,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("where a finalizer keeps the Workload of the deleted TrainJob", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
+		w, _ := newRunning(ctx, "first", slowly)
 		wl := w.Workload(ctx, "first")
 		w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)
 		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":null}}`) })
@@ -91,39 +87,28 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
-
-		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
-		// JobSet would suspend the former Job of the name while it is deleted, and Kubernetes' Job
-		// controller, which keeps its expectations by name, would make no pod of the next one.
-		w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
-		Eventually(ctx, func() error { return w.Create(ctx, w.Job("first").GPUs("8").Obj()) }).Should(Succeed())
+		w, _ := newRunning(ctx, "first", slowly)
+		w.createAgain(ctx, w.Job("first").GPUs("8").Obj())
 		w.eventuallyFollows(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody creates the deleted TrainJob again without a queue", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
-		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
-		w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
+		w, _ := newRunning(ctx, "first", slowly)
 		unqueued := w.Job("first").GPUs("8").Obj()
 		unqueued.Labels = nil
-		Eventually(ctx, func() error { return w.Create(ctx, unqueued.DeepCopy()) }).Should(Succeed())
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "next", 1, onH100)
+		w.createAgain(ctx, unqueued)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody makes a pod that names a Job of it which has ended", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		runtime := w.runtimeWithChief(ctx)
 		w.Pools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first").Runtime(runtime.Name), 2, nil, runtime, kit.Priority(w.Name("urgent"), 100))
+		w.MakeRunning(ctx, w.Job("first").GPUs("8").EndsAfter(slowly).Runtime(runtime.Name), 2, nil, runtime, kit.Priority(w.Name("urgent"), 100))
 		w.Finish(ctx, "first", "succeeded", "chief")
 		w.EventuallyIs(ctx, &batchv1.Job{}, "first-chief-0", HaveField("Status.Succeeded", BeEquivalentTo(1)))
-		decoy := &corev1.Pod{Spec: corev1.PodSpec{
-			SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/mine"}}, Containers: []corev1.Container{{Name: "decoy", Image: "example.com/decoy"}},
-		}}
+		decoy := &corev1.Pod{Spec: anyPod().Spec}
+		decoy.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
 		decoy.Namespace, decoy.Name, decoy.Labels = w.Namespace, "decoy", map[string]string{jobsetapi.JobSetNameKey: "first"}
 		decoy.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(get(ctx, w, &batchv1.Job{}, "first-chief-0"), batchv1.SchemeGroupVersion.WithKind("Job"))}
 		w.Make(ctx, decoy, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
@@ -132,8 +117,8 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	// JobSet counts no pods of what is deleted, and Trainer refuses the gate as long as it counts some.
 	It("where somebody keeps its JobSet, which is deleted in the foreground", long, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.slow("first"), 1, onH100, kit.Priority(w.Name("urgent"), 100))
+		w, _ := newRunning(ctx, "first", slowly)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
 		keeper := &corev1.ConfigMap{}
 		keeper.Namespace, keeper.Name, keeper.Finalizers = w.Namespace, "keeper", []string{"example.com/mine"}
 		keeper.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(get(ctx, w, &jobsetapi.JobSet{}, "first"), jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}
@@ -147,10 +132,9 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	It("where Trainer ends a job at its deadline", since(world.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		job := w.slow("first").Obj()
+		job := w.Job("first").GPUs("8").EndsAfter(slowly)
 		job.Spec.ActiveDeadlineSeconds = 10
-		w.Make(ctx, job)
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, job, 1, onH100)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobFailed)
@@ -161,21 +145,17 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 var _ = Describe("Quota that was given back is not used again", func() {
 	for _, end := range []string{"failed", "succeeded"} {
 		It("by a job that "+end+", whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-			w := newWorld(ctx)
-			runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 			// Long enough that Trainer sees the end: it would run the job again otherwise.
-			runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](5)
-			w.Pools(ctx, "8", "0")
-			w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+			w, _ := newRunningOf(ctx, "first", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
+				spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](5)
+			})
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 			made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
 			w.Finish(ctx, "first", end)
 			w.eventuallyFollows(ctx, "next")
 			if end == "succeeded" && trainerOf(ctx) > world.Trainer21 {
-				Eventually(ctx, func() error {
-					return w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "first"}, &jobsetapi.JobSet{})
-				}).Should(MatchError(apierrors.IsNotFound, "the JobSet is gone for good"))
+				w.EventuallyGone(ctx, jobSetNamed(w.Namespace, "first"))
 				return
 			}
 			w.eventuallyOtherJobSet(ctx, "first", made)
@@ -186,9 +166,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 	}
 
 	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
-		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w, _ := newRunningOf(ctx, "first", kit.OfOneTry)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
 		w.Finish(ctx, "first", "failed")
@@ -245,7 +223,7 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("next").Runtime(runtime.Name).GPUs("8"))
 
-		w.EditRuntime(ctx, runtime.Name, addChief)
+		w.EditRuntime(ctx, runtime.Name, addJob("chief"))
 		w.eventuallyMadeOf(ctx, runtime.Name, "chief")
 		Expect(w.Delete(ctx, get(ctx, w, &corev1.ConfigMap{}, "next-runtime-snapshot"))).To(Succeed())
 		w.eventuallyRefusedByJobSet(ctx, "next")
@@ -278,27 +256,28 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 // can be bound then before anybody could see that they have no quota.
 const forbidden = "an admin does what the policies forbid to tenants"
 
-// slow starts a job of 8 GPUs whose pods take long to go.
-func (w *site) slow(name string) *kit.TrainJobBuilder {
-	return w.Job(name).GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", slowly, "node")
+// createAgain deletes the TrainJob of a name, and creates another one as soon as its Job is gone: JobSet would suspend that
+// while it is deleted, and Kubernetes' Job controller, which keeps its expectations by name, would make no pod of the next one.
+func (w *site) createAgain(ctx context.Context, job *trainer.TrainJob) {
+	Expect(w.Delete(ctx, job.DeepCopy())).To(Succeed())
+	w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: job.Name + "-node-0"}})
+	Eventually(ctx, func() error { return w.Create(ctx, job.DeepCopy()) }).Should(Succeed())
 }
 
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
 func (w *site) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
-	runtime := w.CopyRuntime(ctx, "torch-distributed", addChief)
+	runtime := w.CopyRuntime(ctx, "torch-distributed", addJob("chief"))
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	return runtime
 }
 
-// addChief adds a second replicated job, of 8 GPUs.
-func addChief(spec *trainer.TrainingRuntimeSpec) {
-	spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, extraJob("chief"))
-}
-
-func extraJob(name string) jobsetapi.ReplicatedJob {
+// addJob adds another replicated job, of 8 GPUs.
+func addJob(name string) kit.RuntimeChange {
 	rj := jobsetapi.ReplicatedJob{Name: name, Replicas: 1}
 	rj.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: name, Image: "example.com/" + name, Resources: kit.GPUResources("8")}}
-	return rj
+	return func(spec *trainer.TrainingRuntimeSpec) {
+		spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, rj)
+	}
 }
 
 // growSnapshot adds a replicated job of 8 GPUs to what Trainer has frozen for a job.
@@ -306,9 +285,8 @@ func (w *site) growSnapshot(ctx context.Context, job string) {
 	w.editSnapshot(ctx, job, func(content string) string {
 		var runtime trainer.ClusterTrainingRuntime
 		Expect(yaml.Unmarshal([]byte(content), &runtime)).To(Succeed())
-		runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
-		data := must(yaml.Marshal(&runtime))
-		return string(data)
+		addJob("extra")(&runtime.Spec)
+		return string(must(yaml.Marshal(&runtime)))
 	})
 }
 
@@ -348,12 +326,9 @@ func (w *site) eventuallyFollows(ctx context.Context, next string) {
 		if cluster.Integration != world.External {
 			Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
 		}
-		var job trainer.TrainJob
-		var js jobsetapi.JobSet
 		key := client.ObjectKey{Namespace: w.Namespace, Name: next}
-		g.Expect(w.Get(ctx, key, &job)).To(Succeed())
-		g.Expect(w.Get(ctx, key, &js)).To(Succeed())
-		g.Expect(metav1.IsControlledBy(&js, &job)).To(BeTrue(), "the JobSet of a former TrainJob")
+		job, js := world.Found(ctx, g, w, &trainer.TrainJob{}, key), world.Found(ctx, g, w, &jobsetapi.JobSet{}, key)
+		g.Expect(metav1.IsControlledBy(js, job)).To(BeTrue(), "the JobSet of a former TrainJob")
 		pods := slices.DeleteFunc(w.Pods(ctx, next), func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID) })
 		g.Expect(pods).To(HaveLen(1))
 		g.Expect(pods[0].DeletionTimestamp).To(BeNil())

@@ -49,12 +49,12 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 		localOnly("the spec stops the manager")
 		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, matchconditions.Queued)
-		w.stopManager(ctx)
+		start := stopComponent(ctx, cluster.Manager())
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
 		former := w.MakeRunning(ctx, kit.TrainJob(w.Namespace, "unnamed"), 1, nil)
 
-		Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		start(ctx)
 		w.EventuallyCondition(ctx, "unnamed", kueue.WorkloadAdmitted)
 		Expect(world.UIDs(w.EventuallyRuns(ctx, "unnamed", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")
 	}, SpecTimeout(specTimeout))

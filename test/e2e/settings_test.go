@@ -109,38 +109,30 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
 			w.EventuallyWorkload(ctx, "loses", world.Condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
 			w.eventuallyEvicted(ctx, "loses", kueue.WorkloadEvictedByPodsReadyTimeout)
-			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
-				Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
+			w.eventuallyAwaitsStart(ctx, "loses")
 		}, SpecTimeout(specTimeout))
 	})
 })
 
-var _ = Describe("Where Kueue admits nothing before all pods are ready", Label("control"), Serial, func() {
-	It("the last pods of a TrainJob that stops hold up nobody", core, long, func(ctx context.Context) {
-		externalOnly("the in-tree integration resets PodsReady with the eviction")
-		localOnly("the spec changes Kueue's configuration")
-		restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
-		w := newPools(ctx, "16", "0")
-		slow := w.Job("stops").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "30s", "node")
-		pods := w.MakeRunning(ctx, slow, 1, onH100)
-		w.eventuallyReady(ctx, "stops", kueue.WorkloadStarted)
-		w.PatchJSON(ctx, w.Workload(ctx, "stops"), `{"spec":{"active":false}}`)
-		w.eventuallyEvicted(ctx, "stops", kueue.WorkloadDeactivated)
-		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
-		Expect(world.UIDs(w.Pods(ctx, "stops"))).To(Equal(world.UIDs(pods)), "its pod is there still")
-		Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "stops") }).WithTimeout(time.Minute).
-			Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
-		Eventually(ctx, func() *bool { return w.Workload(ctx, "stops").Spec.Active }).Should(HaveValue(BeFalse()))
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("Where Kueue admits nothing before all pods are ready the last pods of a TrainJob that stops hold up nobody", Label("control"), Serial, core, long, func(ctx context.Context) {
+	externalOnly("the in-tree integration resets PodsReady with the eviction")
+	localOnly("the spec changes Kueue's configuration")
+	restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
+	w := newPools(ctx, "16", "0")
+	slow := w.Job("stops").GPUs("8").EndsAfter("30s")
+	pods := w.MakeRunning(ctx, slow, 1, onH100)
+	w.eventuallyReady(ctx, "stops", kueue.WorkloadStarted)
+	w.PatchJSON(ctx, w.Workload(ctx, "stops"), `{"spec":{"active":false}}`)
+	w.eventuallyEvicted(ctx, "stops", kueue.WorkloadDeactivated)
+	w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
+	Expect(world.UIDs(w.Pods(ctx, "stops"))).To(Equal(world.UIDs(pods)), "its pod is there still")
+	w.eventuallyAwaitsStart(ctx, "stops")
+	Eventually(ctx, func() *bool { return w.Workload(ctx, "stops").Spec.Active }).Should(HaveValue(BeFalse()))
+}, SpecTimeout(specTimeout))
 
-// podsReady returns the condition PodsReady of a TrainJob's Workload, or nil.
-func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
-	wl := w.Workload(ctx, job)
-	if wl == nil {
-		return nil
-	}
-	return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+// eventuallyAwaitsStart waits until the next admission of a TrainJob is a start.
+func (w *site) eventuallyAwaitsStart(ctx context.Context, job string) {
+	w.EventuallyWorkload(ctx, job, world.Condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForStart))
 }
 
 func (w *site) eventuallyReady(ctx context.Context, job, reason string) {

@@ -26,54 +26,46 @@ import (
 
 var _ = Describe("A preempted TrainJob", func() {
 	It("stops although an edit of its runtime has JobSet refuse all that Trainer says", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.MakeRunning(ctx, w.Job("patient").Runtime(runtime.Name).GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000), runtime)
+		w, runtime := newRunningOf(ctx, "patient")
 		if trainerOf(ctx) >= world.Trainer23 {
 			w.editSnapshot(ctx, "patient", func(content string) string {
 				return strings.ReplaceAll(content, "image: ", "image: example.com/edited/")
 			})
 		} else {
-			w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/edited"))
+			w.EditRuntime(ctx, runtime, kit.OfImage("example.com/edited"))
 		}
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
-		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
+		w.preempt(ctx, "patient")
 		Expect(w.EventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
 	}, SpecTimeout(specTimeout))
 
 	It("stops although JobSet cannot make its next Job, and so suspends none", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
+		runtime := w.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
 			after := spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
 			after.Name, after.Template.Labels = "after", nil
 			after.DependsOn = []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}}
 			spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, *after)
 		})
-		w.Make(ctx, runtime, kit.Priority(w.Name("urgent"), 1000))
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
-		w.Make(ctx, w.Job("patient").Runtime(runtime.Name).GPUs("8").Obj())
+		w.Make(ctx, w.Job("patient").Runtime(runtime).GPUs("8").Obj())
 		w.EventuallyWorkload(ctx, "patient")
 		inTheWay := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "patient-after-0"}}
-		inTheWay.Spec.Suspend, inTheWay.Spec.Template.Spec = new(true), anyPod().Spec
-		inTheWay.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		inTheWay.Spec.Suspend, inTheWay.Spec.Template = new(true), anyPod()
 		w.Make(ctx, inTheWay)
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
 		w.EventuallyRuns(ctx, "patient", 1, onH100)
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "JobSet", "patient", "JobCreationFailed") }).ShouldNot(BeEmpty())
+		Eventually(ctx, w.EventNotes).WithArguments(ctx, "JobSet", "patient", "JobCreationFailed").ShouldNot(BeEmpty())
 
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
+		w.preempt(ctx, "patient")
 		w.EventuallyTold(ctx, "patient", "StillStopping", "its Job patient-node-0 was not, so it was suspended for JobSet")
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
-		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("stops although its user gave it a priority class that is not there", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("patient").Priority(w.Name("low")).GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))
+		w.MakeRunning(ctx, w.Job("patient").Priority(w.Name("low")).GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 1))
 		w.Edit(ctx, "patient", func(job *trainer.TrainJob) { job.Labels[kit.PriorityLabel] = "gone" })
 		w.EventuallyTold(ctx, "patient", "PriorityClassMissing", `"gone" not found`)
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
-		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
+		w.preempt(ctx, "patient")
 		Expect(get(ctx, w, &trainer.TrainJob{}, "patient").Labels).To(HaveKeyWithValue(kit.PriorityLabel, "gone"))
 
 		w.Finish(ctx, "urgent", "succeeded")
@@ -83,10 +75,10 @@ var _ = Describe("A preempted TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		first := world.UIDs(w.MakeRunning(ctx, w.Job("stubborn").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000)))
+		w, pods := newRunning(ctx, "stubborn")
+		first := world.UIDs(pods)
 		w.keepResuming(ctx, "stubborn")
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
 		Eventually(ctx, func() []corev1.Pod {
 			for _, pod := range w.Pods(ctx, "stubborn") {
 				if pod.Spec.NodeName != "" && !slices.Contains(first, pod.UID) {
@@ -99,42 +91,48 @@ var _ = Describe("A preempted TrainJob", func() {
 
 	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(world.Trainer23), func(ctx context.Context) {
 		localOnly("the spec restarts the manager")
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
+		w, _ := newRunning(ctx, "patient")
 		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
 		// It has read the snapshot before, and may remember that.
-		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		restartManager(ctx)
+		w.preempt(ctx, "patient")
 		w.EventuallyAtTheGate(ctx, "patient")
 		w.EventuallyTold(ctx, "patient", "PodSetsUnknown", "ConfigMap "+w.Namespace+"/patient-runtime-snapshot")
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A TrainJob whose child Job has the name of another's", func() {
-	It("holds no quota, says why, and runs when that is gone", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w := newPools(ctx, "16", "0")
-		renamed := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
-			spec.Template.Spec.ReplicatedJobs[0].Name = "b-node"
-		})
-		w.MakeRunning(ctx, w.Job("a-b").GPUs("8"), 1, onH100)
-		w.Make(ctx, renamed, w.Job("a").Runtime(renamed.Name).GPUs("8").Obj())
-		w.EventuallyTold(ctx, "a", "CannotStart", "needs a Job a-b-node-0")
-		w.EventuallyNoWorkload(ctx, "a")
-		w.Finish(ctx, "a-b", "succeeded")
-		Expect(w.Delete(ctx, w.Job("a-b").Obj())).To(Succeed())
-		w.EventuallyRuns(ctx, "a", 1, onH100)
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("A TrainJob whose child Job has the name of another's holds no quota, says why, and runs when that is gone", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
+	w := newPools(ctx, "16", "0")
+	renamed := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
+		spec.Template.Spec.ReplicatedJobs[0].Name = "b-node"
+	})
+	w.MakeRunning(ctx, w.Job("a-b").GPUs("8"), 1, onH100)
+	w.Make(ctx, renamed, w.Job("a").Runtime(renamed.Name).GPUs("8").Obj())
+	w.EventuallyTold(ctx, "a", "CannotStart", "needs a Job a-b-node-0")
+	w.EventuallyNoWorkload(ctx, "a")
+	w.Finish(ctx, "a-b", "succeeded")
+	Expect(w.Delete(ctx, w.Job("a-b").Obj())).To(Succeed())
+	w.EventuallyRuns(ctx, "a", 1, onH100)
+}, SpecTimeout(specTimeout))
+
+// preempt has a job run that takes the place of another one, of which no pod is left then.
+func (w *site) preempt(ctx context.Context, patient string) {
+	w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
+	Expect(w.Pods(ctx, patient)).To(BeEmpty())
+}
 
 // In these specs job "refused" needs all GPUs, and job "waits" some of them.
-var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func() {
+var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
 	var w *site
 
-	BeforeEach(func(ctx context.Context) {
+	BeforeAll(func(ctx context.Context) {
 		localOnly("the specs of this group change the manager's configuration")
-		w = newPools(ctx, "8", "0")
-		configureManager(ctx, map[string]any{"startTimeout": "4s"})
+		restore, err := cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"startTimeout": "4s"})
+		DeferCleanup(restore)
+		Expect(err).NotTo(HaveOccurred())
 	})
+
+	BeforeEach(func(ctx context.Context) { w = newPools(ctx, "8", "0") })
 
 	// gaveBack waits until "refused" has made room for "waits", and told why.
 	gaveBack := func(ctx context.Context, why string) {
@@ -145,10 +143,10 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	}
 
 	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, long, func(ctx context.Context) {
-		limit := w.limitGPUs(ctx, "4")
+		limit := w.limit(ctx, requestedGPUs, "4")
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
-		gaveBack(ctx, "exceeded quota: gpus")
+		gaveBack(ctx, "exceeded quota: limit")
 
 		w.Finish(ctx, "waits", "succeeded")
 		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
@@ -157,7 +155,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	}, SpecTimeout(specTimeout))
 
 	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, long, func(ctx context.Context) {
-		w.limitGPUs(ctx, "4")
+		w.limit(ctx, requestedGPUs, "4")
 		w.MakeAdmitted(ctx, w.Job("refused").Nodes(2).GPUs("4"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
@@ -165,10 +163,10 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("again after its pods are gone gives its quota back", core, func(ctx context.Context) {
 		pods := w.MakeRunning(ctx, w.Job("refused").GPUs("8"), 1, onH100)
-		w.limitGPUs(ctx, "4")
+		w.limit(ctx, requestedGPUs, "4")
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		Expect(w.Delete(ctx, &pods[0])).To(Succeed())
-		gaveBack(ctx, "exceeded quota: gpus")
+		gaveBack(ctx, "exceeded quota: limit")
 	}, SpecTimeout(specTimeout))
 
 	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
@@ -181,7 +179,9 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	}, SpecTimeout(specTimeout))
 
 	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, long, func(ctx context.Context) {
-		allow := w.refuse(ctx, childJobOf(w.Namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
+		probe := kit.ChildJob(jobSetNamed(w.Namespace, "refused"), "probe")
+		probe.OwnerReferences, probe.Spec = nil, batchv1.JobSpec{Suspend: ptr.To(true), Template: anyPod()}
+		allow := w.refuse(ctx, probe, "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
@@ -219,7 +219,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 			HavePrefix("admitted, but without a pod after 4s: the Job controller has not made 1 of 1 pod of child Job refused-node-0"), ContainSubstring("after 20s"))))
 		Expect(w.Workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
 		w.EventuallyNotes(ctx, "refused", "CannotStart").Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("no event says why"))))
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "refused") }).Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
+		Eventually(ctx, w.Workload).WithArguments(ctx, "refused").Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
 		start(ctx)
 		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
@@ -234,20 +234,15 @@ func (w *site) editSnapshot(ctx context.Context, job string, change func(string)
 	Expect(w.Update(ctx, snapshot)).To(Succeed())
 }
 
-// configureManager restarts the manager with other settings, until the spec's end.
-func configureManager(ctx context.Context, set map[string]any) {
-	restore, err := cluster.RestartManagerWith(ctx, GinkgoWriter, set)
-	DeferCleanup(restore)
-	Expect(err).NotTo(HaveOccurred())
-}
+const requestedGPUs = "requests.nvidia.com/gpu"
 
-// limitGPUs makes a ResourceQuota of the spec's namespace.
-func (w *site) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuota {
-	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "gpus"}}
-	limit.Spec.Hard = corev1.ResourceList{"requests.nvidia.com/gpu": *quantity(amount)}
+// limit makes a ResourceQuota of the spec's namespace.
+func (w *site) limit(ctx context.Context, resource, amount string) *corev1.ResourceQuota {
+	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "limit"}}
+	limit.Spec.Hard = kit.Amounts(resource, amount)
 	w.Make(ctx, limit)
 	// Without a status nothing of what it limits is let in.
-	Eventually(ctx, func() corev1.ResourceList { return get(ctx, w, &corev1.ResourceQuota{}, "gpus").Status.Used }).ShouldNot(BeEmpty())
+	w.EventuallyIs(ctx, limit, "limit", HaveField("Status.Used", Not(BeEmpty())))
 	return limit
 }
 
@@ -276,13 +271,6 @@ func jobSetNamed(namespace, name string) *jobsetapi.JobSet {
 		Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{
 			Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: anyPod()}},
 		}}},
-	}
-}
-
-func childJobOf(namespace, jobSet string) *batchv1.Job {
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: jobSet + "-probe", Labels: map[string]string{jobsetapi.JobSetNameKey: jobSet}},
-		Spec:       batchv1.JobSpec{Suspend: ptr.To(true), Template: anyPod()},
 	}
 }
 

@@ -15,40 +15,21 @@ import (
 )
 
 var _ = Describe("People who look at the TrainJob alone are told", Label("invariant", "nothing-waits-in-silence"), func() {
-	It("that its LocalQueue is missing, once; and it queues when that is made", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Make(ctx,
-			w.Flavor("h100", onH100),
-			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"}),
-			w.Job("llm").GPUs("8").Obj())
-		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue doesn't exist; create it in namespace "+w.Namespace)
+	It("that its LocalQueue is missing, once, or stopped, or leads nowhere; and it runs when that is put right", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		stopped := kit.LocalQueue(w.Namespace, "later", w.Name("gpus"))
+		stopped.Spec.StopPolicy = new(kueue.Hold)
+		w.Make(ctx, w.Job("llm").Queue("later").GPUs("8").Obj(),
+			kit.LocalQueue(w.Namespace, "leads-nowhere", w.Name("none")), w.Job("lost").Queue("leads-nowhere").GPUs("8").Obj())
+		w.EventuallyTold(ctx, "lost", "NotAdmissible", "cannot be admitted")
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue later doesn't exist; create it in namespace "+w.Namespace)
 		w.Touch(ctx, "llm")
 		w.EventuallyCaughtUp(ctx)
 		Expect(w.EventNotes(ctx, "TrainJob", "llm", "NotAdmissible")).To(HaveLen(1))
-		w.Make(ctx, w.LocalQueue())
+		w.Make(ctx, stopped)
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue later is inactive; it starts again with spec.stopPolicy None")
+		w.SetStopPolicy(ctx, stopped, kueue.None)
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("that its LocalQueue is stopped", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue is inactive; it starts again with spec.stopPolicy None")
-		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("that its ClusterQueue is not active", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.LocalQueue(w.Namespace, "leads-nowhere", w.Name("none")), w.Job("llm").Queue("leads-nowhere").GPUs("8").Obj())
-		w.EventuallyTold(ctx, "llm", "NotAdmissible", "cannot be admitted")
-	}, SpecTimeout(specTimeout))
-
-	It("that it was deactivated, and by whom", core, func(ctx context.Context) {
-		w, _ := newRunning(ctx, "llm")
-		w.Activate(ctx, "llm", false)
-		w.EventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
-		w.EventuallyAtTheGate(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("what an admission check that retries or rejects says", core, func(ctx context.Context) {
@@ -62,17 +43,15 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-in-silence"), func() {
-	// Trainer 2.1 and 2.2 keep a runtime that is in use.
-	It("is noticed by the TrainJobs that wait for it", core, since(world.Trainer23), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, runtime.DeepCopy())
-		w.MakePending(ctx, w.Job("waits").Runtime(runtime.Name).GPUs("8"))
-		Expect(w.Delete(ctx, runtime.DeepCopy())).To(Succeed())
-		w.Finish(ctx, "runs", "succeeded")
-		w.Touch(ctx, "runs")
-		Expect(w.Create(ctx, runtime.DeepCopy())).To(Succeed())
-		w.EventuallyRuns(ctx, "waits", 1, onH100)
-	}, SpecTimeout(specTimeout))
-})
+// Trainer 2.1 and 2.2 keep a runtime that is in use.
+var _ = It("A runtime that comes back is noticed by the TrainJobs that wait for it", Label("invariant", "nothing-waits-in-silence"), core, since(world.Trainer23), func(ctx context.Context) {
+	w := newPools(ctx, "8", "0")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
+	w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, runtime.DeepCopy())
+	w.MakePending(ctx, w.Job("waits").Runtime(runtime.Name).GPUs("8"))
+	Expect(w.Delete(ctx, runtime.DeepCopy())).To(Succeed())
+	w.Finish(ctx, "runs", "succeeded")
+	w.Touch(ctx, "runs")
+	Expect(w.Create(ctx, runtime.DeepCopy())).To(Succeed())
+	w.EventuallyRuns(ctx, "waits", 1, onH100)
+}, SpecTimeout(specTimeout))

@@ -61,7 +61,7 @@ var (
 
 // ofGenerations are the files with specs of what differs between the generations of Trainer: which
 // field holds the manager's entry, what it becomes, and which writes Trainer takes.
-const ofGenerations = "(mainjob|exact|others|restore|generation)_test"
+const ofGenerations = "(mainjob|exact|others|generation)_test"
 
 // required are the specs that a change has to pass: the main ways of a TrainJob, and what
 // docs/dev/invariants.md promises.

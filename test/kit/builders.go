@@ -34,6 +34,9 @@ const (
 	PriorityLabel = "kueue.x-k8s.io/priority-class"
 )
 
+// TerminateAfter is the annotation of pods that says how long the fake kubelet of a local cluster has them take to end.
+const TerminateAfter = "localcluster/terminate-after"
+
 // With changes an object, and returns it. A change that is nil is none.
 func With[T any](obj *T, changes ...func(*T)) *T {
 	for _, change := range changes {
@@ -127,6 +130,11 @@ func (t *TrainJobBuilder) NodeSelector(labels map[string]string) *TrainJobBuilde
 func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
 	annotated := trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}}}
 	return t.podPatches(manager, annotated, replicatedJobs...)
+}
+
+// EndsAfter has the pods of the one job of torch-distributed take that long to end when they are deleted.
+func (t *TrainJobBuilder) EndsAfter(delay string) *TrainJobBuilder {
+	return t.PodAnnotations("example.com/user", TerminateAfter, delay, "node")
 }
 
 // PodPatch adds a user's patch of the pods of one replicated job.

@@ -26,26 +26,15 @@ import (
 // ControlledCheck adds an admission check to the world's ClusterQueue, whose controller the test is, and
 // returns its name.
 func (w *World) ControlledCheck(ctx context.Context) string {
-	check := w.MakeCheck(ctx)
-	w.ActivateCheck(ctx, check)
-	w.DemandCheck(ctx, check.Name)
-	return check.Name
-}
-
-// MakeCheck makes an admission check whose controller the test is.
-func (w *World) MakeCheck(ctx context.Context) *kueue.AdmissionCheck {
 	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("site")}}
 	check.Spec.ControllerName = "example.com/site"
 	w.Make(ctx, check)
-	return check
-}
-
-// ActivateCheck says that the controller of an admission check is there.
-func (w *World) ActivateCheck(ctx context.Context, check *kueue.AdmissionCheck) {
 	w.ChangeStatus(ctx, check, func() {
 		check.Status.Conditions = []metav1.Condition{
 			{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
 	})
+	w.DemandCheck(ctx, check.Name)
+	return check.Name
 }
 
 // DemandCheck has the world's ClusterQueue admit nothing without an admission check.

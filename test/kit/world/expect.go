@@ -5,6 +5,7 @@ package world
 import (
 	"context"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
@@ -148,7 +149,13 @@ func (w *World) ConsistentlyKeeps(ctx context.Context, job string, pods []corev1
 	w.g.Consistently(ctx, func(g gomega.Gomega) {
 		g.Expect(w.Workload(ctx, job)).To(gomega.HaveField("UID", wl.UID), "the Workload of %s", job)
 		g.Expect(UIDs(w.Pods(ctx, job))).To(gomega.ConsistOf(UIDs(pods)))
-	}).Should(gomega.Succeed())
+	}).WithTimeout(time.Second).Should(gomega.Succeed())
+}
+
+// ConsistentlyIdle watches that a TrainJob gets no pod, from when the manager has come to what happened before.
+func (w *World) ConsistentlyIdle(ctx context.Context, job string) {
+	w.EventuallyCaughtUp(ctx)
+	w.g.Consistently(ctx, w.Pods).WithArguments(ctx, job).WithTimeout(time.Second).Should(gomega.BeEmpty())
 }
 
 // EventuallyCaughtUp waits until a TrainJob that is made now, and waits for ever, has its

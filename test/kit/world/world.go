@@ -258,8 +258,17 @@ func (w *World) list(ctx context.Context, list client.ObjectList, opts ...client
 	w.g.Expect(w.List(ctx, list, append(opts, client.InNamespace(w.Namespace))...)).To(gomega.Succeed())
 }
 
-// DeleteJobs deletes all TrainJobs.
+// DeleteJobs deletes all TrainJobs, whose pods end at once.
 func (w *World) DeleteJobs(ctx context.Context) {
+	var pods corev1.PodList
+	w.list(ctx, &pods)
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Annotations[kit.TerminateAfter] != "" {
+			before := pod.DeepCopy()
+			delete(pod.Annotations, kit.TerminateAfter)
+			w.g.Expect(client.IgnoreNotFound(w.Patch(ctx, pod, client.MergeFrom(before)))).To(gomega.Succeed())
+		}
+	}
 	w.g.Expect(w.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(w.Namespace))).To(gomega.Succeed())
 }
 
