@@ -33,6 +33,7 @@ func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *tra
 		if known && counted.MatchString(refusal.Path) {
 			continue
 		}
+		refusal.Path = ofTemplate.ReplaceAllString(refusal.Path, "spec.template.metadata.$1")
 		errs = append(errs, o.refuse(refusal))
 	}
 	return errs
@@ -40,6 +41,10 @@ func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *tra
 
 // counted are fields of which package podset says more.
 var counted = regexp.MustCompile(`\.resources\.|^spec\.(parallelism|completions)$`)
+
+// ofTemplate are the labels and annotations of a pod template, which Kubernetes checks before it looks at the metadata
+// that they stand in.
+var ofTemplate = regexp.MustCompile(`^spec\.template\.(labels|annotations)`)
 
 // origins finds the fields of a TrainJob, or of its runtime, that a field of its JobSet
 // comes from.
