@@ -43,7 +43,10 @@ func TestPools(t *testing.T) {
 	}
 	misspelled := func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" }
 	racked := func(f *Facts) { f.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks")) }
-	tainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) }
+	oneTainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) }
+	tainted := func(f *Facts) {
+		f.Nodes = []corev1.Node{gpuNode("gpu-0", h100, teamTaint), gpuNode("gpu-1", h100, teamTaint)}
+	}
 	eachFinds(t, map[string]broken{
 		"a flavor that no node has, with quota": on(flavors(flavor("b200", "NVIDIA-B200")), queues(clusterQueue("more", "b200", "8"))).
 			finds(withoutNodes("b200", generatePools)),
@@ -86,6 +89,8 @@ func TestPools(t *testing.T) {
 		}),
 		"a taint that Kueue does not know of": on(tainted).fails("TaintNotTolerated", "ResourceFlavor h100",
 			`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
+		"a taint of some nodes, such as for maintenance": on(oneTainted).fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes gpu-1 team:NoSchedule-"),
+		"a taint of some nodes under a topology":         on(oneTainted, racked).fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes gpu-1 team:NoSchedule-"),
 		"a taint under a topology": on(tainted, racked).
 			fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes -l 'nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3' team:NoSchedule-"),
 		"a taint that the flavor tolerates": on(tainted, func(f *Facts) {
