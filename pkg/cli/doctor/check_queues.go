@@ -76,22 +76,29 @@ var queueChecks = []check{{
 func inactiveClusterQueues(f *Facts, found func(hit)) {
 	for i := range f.ClusterQueues {
 		cq := &f.ClusterQueues[i]
-		if stopped, values := stopped(cq.Spec.StopPolicy); stopped {
+		stopped, values := stopped(cq.Spec.StopPolicy)
+		switch condition := inventory.Inactive(cq); {
+		case !cq.DeletionTimestamp.IsZero(): // Nobody starts it again.
+			found(deleted(cq))
+		case stopped:
 			found(about("ClusterQueue", "", cq.Name, values...).as("ClusterQueueStopped", Warning))
-		} else if condition := inventory.Inactive(cq); condition != nil {
+		case condition != nil:
 			found(inactive(cq, condition))
 		}
 	}
 }
 
+func deleted(cq *kueue.ClusterQueue) hit {
+	h := about("ClusterQueue", "", cq.Name).as("ClusterQueueInactive", Warning)
+	h.Problem = "The ClusterQueue is being deleted."
+	h.Advice = "It goes when its last Workload has given its quota back; then create it again, if it is still wanted. Who holds it:"
+	h.Commands = []string{"kubectl get workloads -A -o wide"}
+	return h
+}
+
 func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) hit {
 	values := []any{"make", "Make what is missing", "instead", "take it out of the ClusterQueue", "see", "kubectl get admissionchecks"}
 	switch active.Reason {
-	case kueue.ClusterQueueActiveReasonTerminating:
-		h := about("ClusterQueue", "", cq.Name, "message", sentence(active.Message)).as("ClusterQueueInactive", Warning)
-		h.Advice = "It goes when the last Workload has given its quota back. Who holds it:"
-		h.Commands = []string{"kubectl get workloads -A -o wide"}
-		return h
 	case kueue.ClusterQueueActiveReasonFlavorNotFound:
 		values = []any{"make", "Make the flavor, for which this gives the nodes there are", "instead", "take it out of the ClusterQueue", "see", generatePools}
 	case kueue.ClusterQueueActiveReasonTopologyNotFound:

@@ -328,6 +328,7 @@ func TestQueues(t *testing.T) {
 			f.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: "Can't admit"}}
 		}
 	}
+	deleted := kit.All(inactive(kueue.ClusterQueueActiveReasonTerminating), func(f *Facts) { f.ClusterQueues[0].DeletionTimestamp = new(metav1.NewTime(now)) })
 	eachFinds(t, map[string]broken{
 		"a LocalQueue to nowhere": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) }).
 			fails("LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
@@ -344,7 +345,8 @@ func TestQueues(t *testing.T) {
 			fails("ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
 		"an admission check is missing": on(inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound)).
 			fails("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get admissionchecks", "kubectl edit clusterqueue gpus"),
-		"a ClusterQueue on its way out": on(inactive(kueue.ClusterQueueActiveReasonTerminating)).
+		"a ClusterQueue on its way out": on(deleted).warns("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
+		"a stopped ClusterQueue on its way out": on(deleted, func(f *Facts) { f.ClusterQueues[0].Spec.StopPolicy = new(kueue.Hold) }).
 			warns("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
 		"one that Kueue has not looked at": on(func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }),
 	})
