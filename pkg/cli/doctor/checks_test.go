@@ -328,10 +328,24 @@ func TestQueues(t *testing.T) {
 			f.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: "Can't admit"}}
 		}
 	}
+	running := func(name, queue string, changes ...func(*kueue.Workload)) func(*Facts) {
+		return func(f *Facts) {
+			f.Workloads = append(f.Workloads, *kit.With(kit.Workload("jobs", name, queue, now), slices.Concat([]func(*kueue.Workload){kit.Runs("gpus", "h100", now)}, changes)...))
+		}
+	}
+	quota := func(gpus string) string {
+		return patchCommand("clusterqueue", "gpus", "replace", "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", gpus)
+	}
 	deleted := kit.All(inactive(kueue.ClusterQueueActiveReasonTerminating), func(f *Facts) { f.ClusterQueues[0].DeletionTimestamp = new(metav1.NewTime(now)) })
 	eachFinds(t, map[string]broken{
 		"a LocalQueue to nowhere": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) }).
 			fails("LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
+		"a LocalQueue that was deleted while two of its jobs run": on(running("a", "gone"), running("b", "gone"), running("c", "queue")).
+			warns("LocalQueueGone", "LocalQueue jobs/gone", quota("17"), quota("16")),
+		"a job that is held while it stops": on(running("a", "queue.held")),
+		"a LocalQueue that was deleted with nothing but what waits or has ended": on(running("a", "gone", kit.Is(kueue.WorkloadFinished, "")), func(f *Facts) {
+			f.Workloads = append(f.Workloads, *kit.Workload("jobs", "b", "gone", now))
+		}),
 		"a stopped ClusterQueue": on(func(f *Facts) {
 			f.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain)
 			inactive("Stopped")(f)
