@@ -150,6 +150,11 @@ func TestWebhooks(t *testing.T) {
 	service := func(object string, commands ...string) Finding {
 		return found(Error, "WebhookService", object, commands...)
 	}
+	trainerRuns := func(tag string) func(*Facts) {
+		return func(f *Facts) {
+			f.Deployments[2].Spec.Template.Spec.Containers[0].Image = "registry:5000/trainer:" + tag
+		}
+	}
 	eachFinds(t, map[string]broken{
 		"JobSet's are not installed": on(func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) }).
 			fails("WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
@@ -158,7 +163,12 @@ func TestWebhooks(t *testing.T) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.Mutating = slices.Delete(f.Mutating, 2, 3)
 		}),
-		"no authority": on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
+		"Trainer's controller is of 2.1 still, and has no such webhook": on(trainerRuns("v2.1.0"), func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 2, 3) }).
+			fails("TrainerBehind", "Deployment kubeflow-system/kubeflow-trainer-controller-manager", trainerPart.install),
+		"a controller of 2.2, which has one": on(trainerRuns("v2.2.0"), func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 2, 3) }).
+			fails("WebhookMissing", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.install),
+		"a controller whose number is one's own": on(trainerRuns("v1.4.0")),
+		"no authority":                           on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
 		"no Service": on(func(f *Facts) { f.Services = f.Services[1:] }).
 			finds(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
 				service("ValidatingWebhookConfiguration kueue-validating-webhook-configuration", kueuePart.install)),
