@@ -154,6 +154,8 @@ func TestCommand(t *testing.T) {
 			want: `-:4: warning: items[0].kind: Unsupported value: "Runtime": supported values: "TrainJob", "ClusterTrainingRuntime", "TrainingRuntime"` + "\n1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 1 warning\n"},
 		"a kind that is no runtime": {stdin: strings.Replace(job(""), "{name: torch}", "{kind: Foo, name: torch}", 1),
 			want: `-:9: error: spec.runtimeRef.kind: Unsupported value: "Foo": supported values: "ClusterTrainingRuntime", "TrainingRuntime"` + "\n1 TrainJob for Trainer 2.3: 1 error, 0 warnings\n"},
+		"a runtime of another API group": {stdin: strings.Replace(job(""), "{name: torch}", "{apiGroup: x.y, name: torch}", 1) + "---\n" + runtime,
+			want: `-:9: error: spec.runtimeRef.apiGroup: Unsupported value: "x.y": supported values: "trainer.kubeflow.org"` + oneError},
 		"everything that is wrong at once, by its lines": {stdin: runtime + "---\n" + job(`  replicas: 3
   trainer:
     numProcPerNode: auto
