@@ -198,6 +198,8 @@ func TestCommand(t *testing.T) {
 		"what an older release may let pass is a warning there": {args: []string{"--trainer", "2.1"},
 			stdin: job("  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
 			want:  `-:11: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them; Trainer 2.3 refuses it` + "\n1 TrainJob and 1 runtime for Trainer 2.1: 0 errors, 1 warning\n"},
+		"less than no nodes": {stdin: runtime + "---\n" + job("  trainer: {numNodes: -1}\n"),
+			want: `-:27: error: spec.trainer.numNodes: Invalid value: -1: it must be at least 1; leave it out for as many nodes as the runtime has; Trainer accepts it and makes a JobSet that cannot run` + oneError},
 		"older fields": {stdin: job("  podTemplateOverrides: []\n") + "---\n" + runtime,
 			want: `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it` + oneError},
 		"a runtime that no file has": {stdin: job(ofNode + "    {name: extra}]}}}\n"),
