@@ -10,6 +10,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -55,6 +56,28 @@ func (b *blame) asked(rj *jobsetapi.ReplicatedJob, container string, w quantity.
 	_, limited := b.job.Spec.Trainer.ResourcesPerNode.Limits[w.Name]
 	_, requested := b.job.Spec.Trainer.ResourcesPerNode.Requests[w.Name]
 	return limited || requested
+}
+
+// patched is where a patch sets a label or annotation of the pods of a replicated job, written as reserved does, or nil. Later ones win.
+func (b *blame) patched(replicatedJob, what string) (last *field.Path) {
+	kind, key, _ := strings.Cut(what, " ")
+	pod := []string{"template", "spec", "template", "metadata", kind + "s", key}
+	for _, p := range b.job.Spec.RuntimePatches {
+		jobs, _, _ := unstructured.NestedSlice(p.Fields(), "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+		for i := range jobs {
+			job, _ := jobs[i].(map[string]any)
+			if _, ok, _ := unstructured.NestedString(job, pod...); ok && job["name"] == replicatedJob && !p.Ours() {
+				last = field.NewPath("spec", "runtimePatches").Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs").Index(i).
+					Child("template", "spec", "template", "metadata", kind+"s").Key(key)
+			}
+		}
+	}
+	for i, p := range b.job.Spec.PodTemplateOverrides {
+		if _, ok, _ := unstructured.NestedString(p.Fields(), "metadata", kind+"s", key); ok && slices.Contains(p.TargetJobs, replicatedJob) && !p.Ours() {
+			last = field.NewPath("spec", "podTemplateOverrides").Index(i).Child("metadata", kind+"s").Key(key)
+		}
+	}
+	return last
 }
 
 var datasetPath = field.NewPath("spec", "initializer", "dataset")

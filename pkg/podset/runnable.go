@@ -153,9 +153,16 @@ func validateReserved(job *trainjob.TrainJob, js *jobsetapi.JobSet, patches patc
 		return errs
 	}
 	for i := range js.Spec.ReplicatedJobs {
-		if what := reserved(&js.Spec.ReplicatedJobs[i].Template.Spec.Template); what != "" {
-			errs = append(errs, b.refuse(fmt.Sprintf("in replicated job %s, the pods have %s: %s", js.Spec.ReplicatedJobs[i].Name, what, why)))
+		rj := &js.Spec.ReplicatedJobs[i]
+		what := reserved(&rj.Template.Spec.Template)
+		if what == "" {
+			continue
 		}
+		if path := b.patched(rj.Name, what); path != nil {
+			errs = append(errs, field.Forbidden(path, why))
+			continue
+		}
+		errs = append(errs, b.refuse(fmt.Sprintf("in replicated job %s, the pods have %s: %s", rj.Name, what, why)))
 	}
 	return errs
 }

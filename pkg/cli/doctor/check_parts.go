@@ -57,7 +57,29 @@ var partChecks = []check{{
 }, {
 	ID: "TrainerGeneration", Severity: Info, When: "always: which generation Trainer is", object: "Trainer",
 	problem: "Trainer is of generation {generation}.",
+}, {
+	inOrder: "Trainer's controller reads what its CRDs have", looksAt: []Kind{crds, deployments},
+	wrong: func(f *Facts, found func(hit)) {
+		if f.trainerBehind() {
+			found(hit{values: append(f.of(trainerPart), "release", f.trainerRelease(), "generation", f.generation())})
+		}
+	},
+	ID: "TrainerBehind", Severity: Error, When: "the CRDs are of a Trainer since 2.2, and the controller is 2.1; told by its image",
+	object:  object("Deployment", trainerPart.Namespace, trainerPart.Deployment),
+	problem: "Trainer's CRDs are of {generation}, and its controller is still {release}, which does not read spec.runtimePatches.",
+	effect:  "No TrainJob in a queue starts; after ten minutes an admitted one gives its quota back.",
+	advice:  "Finish the upgrade of Trainer. {reinstall}", commands: []string{"{install}"},
 }}
+
+// trainerRelease is that of the controller; its ConfigMaps tell nothing of it.
+func (f *Facts) trainerRelease() string { return cluster.Release(f.deployment(trainerPart), nil) }
+
+// trainerBehind reports whether the CRDs of Trainer were upgraded from 2.1 and its controller was not. An image of one's own may
+// have other numbers, and tells nothing.
+func (f *Facts) trainerBehind() bool {
+	release, err := version.ParseGeneric(f.trainerRelease())
+	return err == nil && release.Major() == 2 && release.Minor() < 2 && f.generation() >= trainjob.Trainer22
+}
 
 // kueueVersion compares Kueue's release with the one that kueue-trainer is made for.
 func kueueVersion(f *Facts, found func(hit)) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,7 +58,7 @@ var poolChecks = []check{{
 	advice:  "If nothing scales nodes up, lower them in proportion, to what is reserved at the least:",
 }, {
 	inOrder: "the taints of GPU nodes are tolerated", looksAt: slices.Concat(pools, []Kind{configMaps}), wrong: taints,
-	ID: "TaintNotTolerated", Severity: Error, When: "GPU nodes of a flavor have a taint that neither kueue-trainer's rules nor the flavor tolerates, and the flavor's `nodeTaints` do not tell Kueue of",
+	ID: "TaintNotTolerated", Severity: Error, When: "GPU nodes of a flavor have a taint that neither kueue-trainer's rules nor the flavor tolerates, and the flavor's `nodeTaints` do not tell Kueue of; where only some nodes have it, ask who set it before you take it off",
 	problem: "Taint {taint} of {nodes} is neither tolerated by the flavor nor known to Kueue.",
 	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
 	advice:  "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.", commands: []string{"{tolerate}"},
@@ -144,15 +145,18 @@ func taints(f *Facts, found func(hit)) {
 		if len(f.grantsOf(flavor.Name)) == 0 {
 			continue
 		}
-		nodes := map[corev1.Taint]int{}
+		nodes, all := map[corev1.Taint][]string{}, 0
 		for _, node := range f.NodesOf(flavor) {
+			if len(gpu.Allocatable(node)) > 0 {
+				all++
+			}
 			for _, taint := range f.untolerated(flavor, node) {
-				nodes[taint]++
+				nodes[taint] = append(nodes[taint], node.Name)
 			}
 		}
 		inOrder := slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) })
 		for _, taint := range inOrder {
-			found(taintHit(flavor, taint, nodes[taint]))
+			found(taintHit(flavor, taint, nodes[taint], all))
 		}
 	}
 }
@@ -191,14 +195,26 @@ func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
 	return slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
 }
 
-func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int) hit {
+// taintHit is about a taint of some of a flavor's GPU nodes. One that others do not have was set for these nodes, such as to
+// drain them, and a toleration in the flavor would keep jobs there.
+func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes []string, all int) hit {
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
-	h := about("ResourceFlavor", "", flavor.Name, "nodes", show.Count(nodes, "GPU node"), "taint", taint.ToString(),
+	h := about("ResourceFlavor", "", flavor.Name, "nodes", show.Count(len(nodes), "GPU node"), "taint", taint.ToString(),
 		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", append(slices.Clone(flavor.Spec.Tolerations), toleration)))
-	if flavor.Spec.TopologyName != nil {
+	racked := flavor.Spec.TopologyName != nil
+	switch off := fmt.Sprintf("%s:%s-", taint.Key, taint.Effect); {
+	case len(nodes) < all:
+		h.Problem = fmt.Sprintf("%d of the flavor's %d GPU nodes have taint %s, which is neither tolerated by the flavor nor known to Kueue: %s.", len(nodes), all, taint.ToString(), few(nodes))
+		h.Effect = "The quota counts them all the same: a TrainJob for which the others have no room holds quota, and its pods stay Pending."
+		if racked {
+			h.Effect = "Kueue finds no place on them: a TrainJob for which the others have no room waits, whatever quota is free."
+		}
+		h.Advice = "Ask who set it: a node that is drained must get no jobs. Take it off when the node is back:"
+		h.Commands = []string{fmt.Sprintf("kubectl taint nodes %s %s", strings.Join(nodes, " "), off)}
+	case racked:
 		h.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
 		h.Advice = "A flavor with a topology cannot change its tolerations: make a new one, or take the taint off the nodes:"
-		h.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labels.Set(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
+		h.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s", labels.Set(flavor.Spec.NodeLabels), off)}
 	}
 	return h
 }

@@ -6,13 +6,17 @@ import (
 	"cmp"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // unstop is the command that takes a stopPolicy away.
@@ -32,6 +36,12 @@ var queueChecks = []check{{
 	effect:   "TrainJobs in this queue wait for ever.",
 	advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it again:",
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
+}, {
+	inOrder: "every LocalQueue of a Workload with quota exists", looksAt: []Kind{workloads, localQueues, clusterQueues}, wrong: goneQueues,
+	ID: "LocalQueueGone", Severity: Warning, When: "it was deleted while its jobs hold quota, see [limits](what-holds.md#limits)",
+	problem: "The LocalQueue does not exist, and {count} in it {hold} quota of ClusterQueue {clusterqueue}.",
+	effect:  "Kueue wakes nobody when that quota is free: TrainJobs that wait for it wait on.",
+	advice:  "When the last of them has ended, change the quota of the ClusterQueue by one, and back:",
 }, {
 	inOrder: "ClusterQueues are active", looksAt: []Kind{clusterQueues}, wrong: inactiveClusterQueues,
 	ID: "ClusterQueueInactive", Severity: Error, When: "a flavor, topology or admission check is missing; a warning while it is being deleted",
@@ -72,26 +82,69 @@ var queueChecks = []check{{
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
 }}
 
+// goneQueues finds LocalQueues that were deleted before their jobs have ended. Nothing tells of them afterwards.
+func goneQueues(f *Facts, found func(hit)) {
+	holders := map[types.NamespacedName][]*kueue.Workload{}
+	for i := range f.Workloads {
+		wl := &f.Workloads[i]
+		name := string(wl.Spec.QueueName)
+		_, held := hold.From(name) // Kueue takes its quota in a moment.
+		if name == "" || held || !kueuelib.HasQuotaReservation(wl) || kueuelib.IsFinished(wl) || inventory.Find(f.LocalQueues, wl.Namespace, name) != nil {
+			continue
+		}
+		key := types.NamespacedName{Namespace: wl.Namespace, Name: name}
+		holders[key] = append(holders[key], wl)
+	}
+	for queue, all := range holders {
+		cq := string(all[0].Status.Admission.ClusterQueue)
+		verb := "hold"
+		if len(all) == 1 {
+			verb = "holds"
+		}
+		h := about("LocalQueue", queue.Namespace, queue.Name, "count", show.Count(len(all), "Workload"), "hold", verb, "clusterqueue", cq)
+		h.Commands = []string{"kubectl edit clusterqueue " + cq}
+		for _, g := range f.grants() {
+			if g.kind == "clusterqueue" && g.name == cq {
+				more := g.Quota.NominalQuota.DeepCopy()
+				more.Add(resource.MustParse("1"))
+				change := func(amount resource.Quantity) string {
+					return patchCommand(g.kind, g.name, "replace", g.Path+"/nominalQuota", amount.String())
+				}
+				h.Commands = []string{change(more), change(g.Quota.NominalQuota)}
+				break
+			}
+		}
+		found(h)
+	}
+}
+
 // inactiveClusterQueues finds ClusterQueues that admit nothing, and tells why.
 func inactiveClusterQueues(f *Facts, found func(hit)) {
 	for i := range f.ClusterQueues {
 		cq := &f.ClusterQueues[i]
-		if stopped, values := stopped(cq.Spec.StopPolicy); stopped {
+		stopped, values := stopped(cq.Spec.StopPolicy)
+		switch condition := inventory.Inactive(cq); {
+		case !cq.DeletionTimestamp.IsZero(): // Nobody starts it again.
+			found(deleted(cq))
+		case stopped:
 			found(about("ClusterQueue", "", cq.Name, values...).as("ClusterQueueStopped", Warning))
-		} else if condition := inventory.Inactive(cq); condition != nil {
+		case condition != nil:
 			found(inactive(cq, condition))
 		}
 	}
 }
 
+func deleted(cq *kueue.ClusterQueue) hit {
+	h := about("ClusterQueue", "", cq.Name).as("ClusterQueueInactive", Warning)
+	h.Problem = "The ClusterQueue is being deleted."
+	h.Advice = "It goes when its last Workload has given its quota back; then create it again, if it is still wanted. Who holds it:"
+	h.Commands = []string{"kubectl get workloads -A -o wide"}
+	return h
+}
+
 func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) hit {
 	values := []any{"make", "Make what is missing", "instead", "take it out of the ClusterQueue", "see", "kubectl get admissionchecks"}
 	switch active.Reason {
-	case kueue.ClusterQueueActiveReasonTerminating:
-		h := about("ClusterQueue", "", cq.Name, "message", sentence(active.Message)).as("ClusterQueueInactive", Warning)
-		h.Advice = "It goes when the last Workload has given its quota back. Who holds it:"
-		h.Commands = []string{"kubectl get workloads -A -o wide"}
-		return h
 	case kueue.ClusterQueueActiveReasonFlavorNotFound:
 		values = []any{"make", "Make the flavor, for which this gives the nodes there are", "instead", "take it out of the ClusterQueue", "see", generatePools}
 	case kueue.ClusterQueueActiveReasonTopologyNotFound:

@@ -118,7 +118,7 @@ func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ..
 	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
 		return false
 	}
-	h := about("ResourceFlavor", "", flavors[0].Name, "promised", promised.String(), "resource", name, "nodes", theNodes(len(nodes), flavors), "have", have.String())
+	h := about("ResourceFlavor", "", flavors[0].Name, "promised", promised.String(), "resource", name, "nodes", theNodes(len(nodes), flavors), "have", have.String()+cordoned(nodes, name))
 	amounts, enough := lowered(name, grants, kueuelib.ResourceValue(name, have))
 	for i, g := range grants {
 		if amount := kueuelib.NewResourceFormatter().ResourceQuantity(name, amounts[i]); amount.Cmp(g.Quota.NominalQuota) != 0 {
@@ -126,10 +126,30 @@ func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ..
 		}
 	}
 	if !enough {
-		h.Advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. As far as it goes:"
+		h.Advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. "
+		if len(h.Commands) > 0 {
+			h.Advice += "As far as it goes:"
+		} else {
+			h.Advice += "Who holds it:"
+			h.Commands = []string{"kubectl get workloads -A -o wide"}
+		}
 	}
 	found(h)
 	return true
+}
+
+// cordoned tells how much of a resource is on nodes that take no pods now.
+func cordoned(nodes []*corev1.Node, name corev1.ResourceName) string {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !node.Spec.Unschedulable })
+	if len(nodes) == 0 {
+		return ""
+	}
+	var names []string
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	amount := inventory.Allocatable(nodes, name)
+	return fmt.Sprintf(", %s of them on cordoned nodes (%s)", amount.String(), few(names))
 }
 
 func theNodes(n int, flavors []*kueue.ResourceFlavor) string {

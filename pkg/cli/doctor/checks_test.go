@@ -150,6 +150,11 @@ func TestWebhooks(t *testing.T) {
 	service := func(object string, commands ...string) Finding {
 		return found(Error, "WebhookService", object, commands...)
 	}
+	trainerRuns := func(tag string) func(*Facts) {
+		return func(f *Facts) {
+			f.Deployments[2].Spec.Template.Spec.Containers[0].Image = "registry:5000/trainer:" + tag
+		}
+	}
 	eachFinds(t, map[string]broken{
 		"JobSet's are not installed": on(func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) }).
 			fails("WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
@@ -158,7 +163,12 @@ func TestWebhooks(t *testing.T) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.Mutating = slices.Delete(f.Mutating, 2, 3)
 		}),
-		"no authority": on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
+		"Trainer's controller is of 2.1 still, and has no such webhook": on(trainerRuns("v2.1.0"), func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 2, 3) }).
+			fails("TrainerBehind", "Deployment kubeflow-system/kubeflow-trainer-controller-manager", trainerPart.install),
+		"a controller of 2.2, which has one": on(trainerRuns("v2.2.0"), func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 2, 3) }).
+			fails("WebhookMissing", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.install),
+		"a controller whose number is one's own": on(trainerRuns("v1.4.0")),
+		"no authority":                           on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
 		"no Service": on(func(f *Facts) { f.Services = f.Services[1:] }).
 			finds(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
 				service("ValidatingWebhookConfiguration kueue-validating-webhook-configuration", kueuePart.install)),
@@ -328,9 +338,24 @@ func TestQueues(t *testing.T) {
 			f.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: "Can't admit"}}
 		}
 	}
+	running := func(name, queue string, changes ...func(*kueue.Workload)) func(*Facts) {
+		return func(f *Facts) {
+			f.Workloads = append(f.Workloads, *kit.With(kit.Workload("jobs", name, queue, now), slices.Concat([]func(*kueue.Workload){kit.Runs("gpus", "h100", now)}, changes)...))
+		}
+	}
+	quota := func(gpus string) string {
+		return patchCommand("clusterqueue", "gpus", "replace", "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", gpus)
+	}
+	deleted := kit.All(inactive(kueue.ClusterQueueActiveReasonTerminating), func(f *Facts) { f.ClusterQueues[0].DeletionTimestamp = new(metav1.NewTime(now)) })
 	eachFinds(t, map[string]broken{
 		"a LocalQueue to nowhere": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) }).
 			fails("LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
+		"a LocalQueue that was deleted while two of its jobs run": on(running("a", "gone"), running("b", "gone"), running("c", "queue")).
+			warns("LocalQueueGone", "LocalQueue jobs/gone", quota("17"), quota("16")),
+		"a job that is held while it stops": on(running("a", "queue.held")),
+		"a LocalQueue that was deleted with nothing but what waits or has ended": on(running("a", "gone", kit.Is(kueue.WorkloadFinished, "")), func(f *Facts) {
+			f.Workloads = append(f.Workloads, *kit.Workload("jobs", "b", "gone", now))
+		}),
 		"a stopped ClusterQueue": on(func(f *Facts) {
 			f.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain)
 			inactive("Stopped")(f)
@@ -344,7 +369,8 @@ func TestQueues(t *testing.T) {
 			fails("ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
 		"an admission check is missing": on(inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound)).
 			fails("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get admissionchecks", "kubectl edit clusterqueue gpus"),
-		"a ClusterQueue on its way out": on(inactive(kueue.ClusterQueueActiveReasonTerminating)).
+		"a ClusterQueue on its way out": on(deleted).warns("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
+		"a stopped ClusterQueue on its way out": on(deleted, func(f *Facts) { f.ClusterQueues[0].Spec.StopPolicy = new(kueue.Hold) }).
 			warns("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
 		"one that Kueue has not looked at": on(func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }),
 	})

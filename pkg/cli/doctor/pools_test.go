@@ -12,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const a100 = "NVIDIA-A100-SXM4-80GB"
@@ -43,7 +44,10 @@ func TestPools(t *testing.T) {
 	}
 	misspelled := func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" }
 	racked := func(f *Facts) { f.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks")) }
-	tainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) }
+	oneTainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) }
+	tainted := func(f *Facts) {
+		f.Nodes = []corev1.Node{gpuNode("gpu-0", h100, teamTaint), gpuNode("gpu-1", h100, teamTaint)}
+	}
 	eachFinds(t, map[string]broken{
 		"a flavor that no node has, with quota": on(flavors(flavor("b200", "NVIDIA-B200")), queues(clusterQueue("more", "b200", "8"))).
 			finds(withoutNodes("b200", generatePools)),
@@ -64,6 +68,8 @@ func TestPools(t *testing.T) {
 			finds(above(quota("clusterqueue", "gpus", "14"), quota("clusterqueue", "more", "2"))),
 		"nobody is left with nothing, also where that does not do": on(queues(clusterQueue("more", "h100", "8")), reserved("16")).
 			finds(above(quota("clusterqueue", "more", "1"))),
+		"what is reserved is all that there is to lower": on(func(f *Facts) { f.Nodes = f.Nodes[:1] }, reserved("16")).
+			finds(above("kubectl get workloads -A -o wide")),
 		"what one holds now does not make its share larger": on(queues(clusterQueue("more", "h100", "16")), reserved("6")).
 			finds(above(quota("clusterqueue", "gpus", "8"), quota("clusterqueue", "more", "8"))),
 		"two quotas above the nodes: both give way": on(queues(clusterQueue("more", "h100", "8"))).
@@ -86,6 +92,8 @@ func TestPools(t *testing.T) {
 		}),
 		"a taint that Kueue does not know of": on(tainted).fails("TaintNotTolerated", "ResourceFlavor h100",
 			`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
+		"a taint of some nodes, such as for maintenance": on(oneTainted).fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes gpu-1 team:NoSchedule-"),
+		"a taint of some nodes under a topology":         on(oneTainted, racked).fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes gpu-1 team:NoSchedule-"),
 		"a taint under a topology": on(tainted, racked).
 			fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes -l 'nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3' team:NoSchedule-"),
 		"a taint that the flavor tolerates": on(tainted, func(f *Facts) {
@@ -97,4 +105,11 @@ func TestPools(t *testing.T) {
 			f.Nodes[1] = gpuNode("gpu-1", h100, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
 		}),
 	})
+}
+
+func TestQuotaAboveCordonedNodes(t *testing.T) {
+	f := with(t, func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") }, func(f *Facts) { f.Nodes[1].Spec.Unschedulable = true })
+	report := newReport(f)
+	expect.Need(t, len(report.Findings) > 0, "Nothing found")
+	expect.Same(t, "Unexpected problem", "Quotas promise 24 of nvidia.com/gpu, and the flavor's 2 nodes have 16, 8 of them on cordoned nodes (gpu-1).", report.Findings[0].Problem)
 }

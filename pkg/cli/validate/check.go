@@ -185,14 +185,17 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	return append(errs, moreErrs...), append(doubts, moreDoubts...), nil
 }
 
-// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a kind
-// that cannot be there.
+// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a group or
+// kind that cannot be there.
 func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer.TrainingRuntimeSpec, *field.Error, error) {
 	// Of a TrainJob that was stored before there may be a snapshot, which does not count
 	// for a new one.
 	job = c.named(job)
 	job.UID = ""
-	ref := job.Spec.RuntimeRef
+	ref, group := job.Spec.RuntimeRef, trainer.GroupVersion.Group
+	if of := ptr.Deref(ref.APIGroup, group); of != group {
+		return nil, field.NotSupported(runtimeRefPath.Child("apiGroup"), of, []string{group}), nil
+	}
 	runtime, err := c.runtimes.For(ctx, job)
 	switch {
 	case err == nil:

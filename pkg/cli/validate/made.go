@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -33,6 +35,7 @@ func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *tra
 		if known && counted.MatchString(refusal.Path) {
 			continue
 		}
+		refusal.Path = o.withKey(refusal)
 		errs = append(errs, o.refuse(refusal))
 	}
 	return errs
@@ -81,6 +84,24 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 		return field.Invalid(field.NewPath(origin), field.OmitValueType{}, detail)
 	}
 	return podset.InRuntime(o.job, detail)
+}
+
+// withKey is the path of a refusal. Of a pod template's labels and annotations Kubernetes names neither the metadata that
+// they stand in nor the key, and several may have set some.
+func (o *origins) withKey(r verdict.Refusal) string {
+	at := slices.IndexFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == r.ReplicatedJob })
+	if at < 0 {
+		return r.Path
+	}
+	template := &o.jobSet.Spec.ReplicatedJobs[at].Template.Spec.Template
+	values := map[string]map[string]string{"spec.template.labels": template.Labels, "spec.template.annotations": template.Annotations}[r.Path]
+	refused := func(text string) bool { return strings.Contains(r.Message, "value: "+strconv.Quote(text)+":") }
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if refused(key) || refused(values[key]) {
+			return strings.Replace(r.Path, "template.", "template.metadata.", 1) + "[" + key + "]"
+		}
+	}
+	return r.Path
 }
 
 // candidates are the places in a TrainJob that may set a field, the strongest last.

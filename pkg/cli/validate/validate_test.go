@@ -108,6 +108,14 @@ func TestCommand(t *testing.T) {
 -:30: error: spec.trainer.env[0].valueFrom.fieldRef.fieldPath: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.containers[node].env[A].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.foo": error converting fieldPath: field label not supported: metadata.foo
 -:34: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.nodeSelector: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.nodeSelector: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
 -:36: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].volumeMounts[0].name: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.containers[node].volumeMounts[/data].name: Not found: "data"` + "\n1 TrainJob and 1 runtime for Trainer 2.3: 5 errors, 0 warnings\n"},
+		"a label of a patch that is none, beside labels of the runtime": {stdin: job(ofNode+`    {name: node, template: {spec: {template: {
+      metadata: {labels: {a: b c}}}}}}]}}}
+`) + "---\n" + strings.Replace(runtime, "            template:\n              spec:", "            template:\n              metadata: {labels: {team: a}}\n              spec:", 1),
+			want: `-:14: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[a]: Invalid value: the Job of replicated job node would be refused for good: spec.template.metadata.labels[a]: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')` + oneError},
+		"a label of the runtime that is none, beside labels of a patch": {stdin: job(ofNode+`    {name: node, template: {spec: {template: {
+      metadata: {labels: {a: b}}}}}}]}}}
+`) + "---\n" + strings.Replace(runtime, "            template:\n              spec:", "            template:\n              metadata: {labels: {team: b c}}\n              spec:", 1),
+			want: `-:9: error: spec.runtimeRef: Invalid value: "torch": the Job of replicated job node would be refused for good: spec.template.metadata.labels[team]: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?'); change ClusterTrainingRuntime torch, or use another runtime` + oneError},
 		"a name that leaves JobSet no room, without a queue": {stdin: runtime + "---\n" + strings.Replace(strings.Replace(job(""), "  labels: {kueue.x-k8s.io/queue-name: q}\n", "", 1), "name: job", "name: a"+strings.Repeat("b", 55), 1),
 			want: `-:22: error: metadata.name: Invalid value: "abbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": JobSet makes pods with names as long as NAME-node-0-0-abcde, which may have 63 characters: choose a name of at most 48 characters` + oneError},
 		"what JobSet refuses of a runtime": {stdin: job("") + "---\n" + strings.Replace(runtime, "    spec:\n      replicatedJobs:", "    spec:\n      successPolicy: {operator: All, targetReplicatedJobs: [other]}\n      network: {subdomain: Not_One}\n      replicatedJobs:", 1),
@@ -150,6 +158,8 @@ func TestCommand(t *testing.T) {
 			want: `-:4: warning: items[0].kind: Unsupported value: "Runtime": supported values: "TrainJob", "ClusterTrainingRuntime", "TrainingRuntime"` + "\n1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 1 warning\n"},
 		"a kind that is no runtime": {stdin: strings.Replace(job(""), "{name: torch}", "{kind: Foo, name: torch}", 1),
 			want: `-:9: error: spec.runtimeRef.kind: Unsupported value: "Foo": supported values: "ClusterTrainingRuntime", "TrainingRuntime"` + "\n1 TrainJob for Trainer 2.3: 1 error, 0 warnings\n"},
+		"a runtime of another API group": {stdin: strings.Replace(job(""), "{name: torch}", "{apiGroup: x.y, name: torch}", 1) + "---\n" + runtime,
+			want: `-:9: error: spec.runtimeRef.apiGroup: Unsupported value: "x.y": supported values: "trainer.kubeflow.org"` + oneError},
 		"everything that is wrong at once, by its lines": {stdin: runtime + "---\n" + job(`  replicas: 3
   trainer:
     numProcPerNode: auto
@@ -192,6 +202,8 @@ func TestCommand(t *testing.T) {
 		"what an older release may let pass is a warning there": {args: []string{"--trainer", "2.1"},
 			stdin: job("  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
 			want:  `-:11: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them; Trainer 2.3 refuses it` + "\n1 TrainJob and 1 runtime for Trainer 2.1: 0 errors, 1 warning\n"},
+		"less than no nodes": {stdin: runtime + "---\n" + job("  trainer: {numNodes: -1}\n"),
+			want: `-:27: error: spec.trainer.numNodes: Invalid value: -1: it must be at least 1; leave it out for as many nodes as the runtime has; Trainer accepts it and makes a JobSet that cannot run` + oneError},
 		"older fields": {stdin: job("  podTemplateOverrides: []\n") + "---\n" + runtime,
 			want: `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it` + oneError},
 		"a runtime that no file has": {stdin: job(ofNode + "    {name: extra}]}}}\n"),

@@ -47,8 +47,8 @@ func checkTrainer(generation trainjob.TrainerVersion, t *trainer.Trainer) field.
 	}
 	path := specPath.Child("trainer")
 	errs := checkEnv(path.Child("env"), t.Env)
-	if t.NumNodes != nil && *t.NumNodes < 0 {
-		errs = append(errs, field.Invalid(path.Child("numNodes"), *t.NumNodes, "it must not be negative"))
+	if t.NumNodes != nil && *t.NumNodes < 1 {
+		errs = append(errs, field.Invalid(path.Child("numNodes"), *t.NumNodes, "it must be at least 1; leave it out for as many nodes as the runtime has"))
 	}
 	if t.ResourcesPerNode != nil {
 		errs = append(errs, checkResources(generation, path.Child("resourcesPerNode"), t.ResourcesPerNode)...)
