@@ -89,7 +89,7 @@ func goneQueues(f *Facts, found func(hit)) {
 		wl := &f.Workloads[i]
 		name := string(wl.Spec.QueueName)
 		_, held := hold.From(name) // Kueue takes its quota in a moment.
-		if name == "" || held || !kueuelib.HasQuotaReservation(wl) || kueuelib.IsFinished(wl) || inventory.Find(f.LocalQueues, wl.Namespace, name) != nil {
+		if name == "" || held || wl.Status.Admission == nil || kueuelib.IsFinished(wl) || inventory.Find(f.LocalQueues, wl.Namespace, name) != nil {
 			continue
 		}
 		key := types.NamespacedName{Namespace: wl.Namespace, Name: name}
