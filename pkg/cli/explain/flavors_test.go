@@ -104,6 +104,10 @@ func TestFlavors(t *testing.T) {
 		"a resource that the ClusterQueue does not have": given(pod(func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
 		})).tell(told{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100),
+		"a job that asks for nothing, where pods are counted": given(ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = corev1.ResourceRequirements{} }), func(s *scene) {
+			group := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0]
+			group.CoveredResources[0], group.Flavors[0].Resources[0].Name = corev1.ResourcePods, corev1.ResourcePods
+		}).tell(h100),
 		"an admission check that nobody looks after": given(func(s *scene) {
 			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget"), {ObjectMeta: metav1.ObjectMeta{Name: "provision"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/provision"}}}
 			s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{
