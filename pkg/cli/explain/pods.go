@@ -121,7 +121,7 @@ func (f *Facts) podState(pod *corev1.Pod) PodGroup {
 	case refused != nil:
 		g.Reason, g.Message = cmp.Or(refused.Reason, corev1.PodReasonUnschedulable), refused.Message
 		if g.Reason == corev1.PodReasonUnschedulable {
-			g.Reason, g.remedy = unschedulable(refused.Message)
+			g.Reason, g.remedy = f.unschedulable(pod, refused.Message)
 		}
 		if g.Reason == tooManyPods {
 			g.due = time.Time{}

@@ -261,8 +261,10 @@ func withPods(n int, change func(*corev1.Pod)) func(*scene) {
 	return func(s *scene) {
 		for i := range n {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("llm-node-0-%d", i), Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0"}, CreationTimestamp: minutesAgo(1),
+				Name: fmt.Sprintf("llm-node-0-%d", i), CreationTimestamp: minutesAgo(1),
+				Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0", jobsetapi.ReplicatedJobNameKey: "node"},
 			}}
+			pod.Spec.NodeSelector = map[string]string{"pool": "h100"}
 			pod.Status.Phase = corev1.PodPending
 			change(&pod)
 			s.Pods = append(s.Pods, pod)

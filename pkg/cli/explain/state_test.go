@@ -375,12 +375,26 @@ func TestStateOf(t *testing.T) {
 			"kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"),
 		"pods behind somebody's gate": given(admitted, withPods(4, gate("example.com/wait"))).stuck(Starting, "SchedulingGate",
 			fourPods+"SchedulingGate (scheduling gate example.com/wait)", "whoever set the gate has to take it off"),
-		"pods that no node has room for": given(admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
+		"pods that no node has room for": given(admitted, oneNodeLess, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
 			p.Name = "llm-node-0-3"
 			refusedBy("0/6 nodes are available: 6 Insufficient nvidia.com/gpu. preemption: none")(p)
 		})).stuck(Starting, "Unschedulable",
 			"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
 			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"pods that find free GPUs on no single node": given(admitted, withPods(4, refusedBy(noGPUs+". preemption: none"))).stuck(Starting, "Unschedulable",
+			fourPods+"Unschedulable ("+noGPUs+")",
+			"free GPUs of flavor h100 are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)"),
+		"pods of a flavor that was changed since": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector. preemption: none")), func(s *scene) {
+			s.inventory.Flavors[0].Spec.NodeLabels = map[string]string{"rack": "h100-rack-0"}
+		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector)",
+			"ResourceFlavor h100 was changed since, and the pods keep its old node selector: kubectl trainjob requeue -n team llm"),
+		"pods that lack a node with a taint": given(admitted, withPods(4, refusedBy(noGPUs+". preemption: none")), taintedNode).stuck(Starting, "Unschedulable",
+			fourPods+"Unschedulable ("+noGPUs+")", "ask who set taint repair=gpu:NoSchedule on node h100-1 to take it off"),
+		"pods that lack a node with a taint, for whom may not see nodes": given(admitted, taintedNode, withPods(4, refusedBy("0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu}. preemption: none")), func(s *scene) {
+			s.inventory.Nodes = nil
+			unseenKind(nodes)(s)
+		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu})",
+			"ask an admin who set taint {repair: gpu}, to take it off"),
 		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
 			Starting, "NodesUnavailable", fourPods+"Unschedulable (0/6 nodes are available: 4 node(s) were unschedulable); "+
 				"the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending",
@@ -575,6 +589,15 @@ func markedEnded(uid string) func(*scene) {
 }
 
 func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
+
+const noGPUs = "0/6 nodes are available: 6 Insufficient nvidia.com/gpu"
+
+// oneNodeLess leaves flavor h100 with fewer GPUs than its quota.
+func oneNodeLess(s *scene) { s.inventory.Nodes = s.inventory.Nodes[1:] }
+
+func taintedNode(s *scene) {
+	s.inventory.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "repair", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+}
 
 // refusedBy is what the scheduler says of a pod that it cannot place.
 func refusedBy(message string) func(*corev1.Pod) {
