@@ -16,6 +16,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -93,7 +94,7 @@ func newScene(with ...func(*scene)) *scene {
 
 // waitingFor is the configuration of a manager that waits so long for a JobSet.
 func waitingFor(wait time.Duration) *config.Configuration {
-	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}}
+	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}, KueueConfigMap: cluster.KueuePlace(nil)}
 }
 
 // facts puts the parts together.

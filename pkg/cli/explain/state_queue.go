@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -209,7 +211,7 @@ func (f *Facts) notYet(assignment string) *State {
 	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
 		return &State{Reason: "KueueSilent", Stuck: true,
 			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
-			Remedy:  "see that Kueue runs: kubectl trainjob doctor"}
+			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.KueuePlace(f.Manager).Namespace, f.lookAgain())}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
 		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
@@ -217,10 +219,22 @@ func (f *Facts) notYet(assignment string) *State {
 	}
 	if says := scheduler.WhyWaiting(f.Workload); says != "" && quotaReserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && f.overdue(quotaReserved.LastTransitionTime) {
 		// Quota that is free for a moment only is told so, too: when Kueue looked last, a Workload does not say.
+		again := "if Kueue goes on saying so"
+		if f.Now.Sub(quotaReserved.LastTransitionTime.Time) > asleep {
+			again = f.lookAgain() + "; if it says so again"
+		}
 		return &State{Reason: KueueRefuses, Message: fmt.Sprintf("which would fit by what is seen here (%s), but Kueue says: %s", assignment, says),
-			Remedy: fmt.Sprintf("if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n %s describe limitranges", f.Job.Namespace)}
+			Remedy: fmt.Sprintf("%s, look for what else it goes by, such as defaults of a LimitRange: kubectl -n %s describe limitranges", again, f.Job.Namespace)}
 	}
 	return &State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+}
+
+// asleep is how long Kueue may take to look at those again whom it has refused.
+const asleep = 3 * time.Minute
+
+// lookAgain is how to wake Kueue: 0.19 looks at nobody when quota comes free of a LocalQueue that was deleted before its jobs ended.
+func (f *Facts) lookAgain() string {
+	return fmt.Sprintf("have it look again: kubectl edit clusterqueue %s, change a nominalQuota by one, and change it back", f.clusterQueueName())
 }
 
 var preemptor = regexp.MustCompile(`UID: ([^,)]+), JobUID: ([^,)]+)`)

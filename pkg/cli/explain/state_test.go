@@ -52,6 +52,8 @@ const (
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
+const lookAgain = "have it look again: kubectl edit clusterqueue gpus, change a nominalQuota by one, and change it back"
+
 const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
 
 func TestStateOf(t *testing.T) {
@@ -324,12 +326,16 @@ func TestStateOf(t *testing.T) {
 		"an admission check has rejected it": given(checked("budget", kueue.CheckStateRejected, "over budget")).stuck(
 			Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget", ""),
 		"Kueue does not look": given().stuck(Waiting, "KueueSilent",
-			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone, "see that Kueue runs: "+doctor),
+			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
+			"see that Kueue runs (kubectl -n kueue-system get pods); if it does, "+lookAgain),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
 			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
 			"if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
+		"Kueue has refused it minutes ago, and quota is free": given(refusedBefore(4*time.Minute, "Pending")).is(Waiting, "KueueRefuses",
+			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
+			lookAgain+"; if it says so again, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
 		"Kueue has refused it a moment ago": given(refusedBefore(5*time.Second, "Pending")).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue is about to look again": given(refusedBefore(30*time.Second, kueue.WorkloadQuotaReservedReasonPendingEvaluation)).is(Waiting, "Evaluating",
