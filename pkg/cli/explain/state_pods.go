@@ -65,7 +65,7 @@ func unplaced(f *Facts) *State {
 	admitted := f.condition(kueue.WorkloadAdmitted)
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
-	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown"))
+	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown", "TrainerBehind"))
 	if blamed == nil && !f.Job.Suspended() {
 		blamed = f.unmade("JobSet") // Trainer cannot resume the one that is there.
 	}

@@ -369,6 +369,8 @@ func TestStateOf(t *testing.T) {
 			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
 		"admitted to what contradicts it": given(placed, warned("PlacementRefused", "pool is a, the admission wants h100")).stuck(
 			Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
+		"admitted, and Trainer is of another release": given(placed, warned("TrainerBehind", "starts when the running Trainer is seen to read spec.runtimePatches")).stuck(
+			Starting, "TrainerBehind", cannotStart+"starts when the running Trainer is seen to read spec.runtimePatches", ""),
 		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
 			Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
 		"resumed, and Trainer is refused what it makes of the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("TrainJobResourcesCreationFailed", "field is immutable")).stuck(
