@@ -60,10 +60,12 @@ func localQueueAway(f *Facts) *State {
 	return nil
 }
 
-// otherQueues names the LocalQueues of the job's namespace.
+// otherQueues names the LocalQueues of the job's namespace that it could have instead of its own.
 func (f *Facts) otherQueues() string {
-	here := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool { return q.Namespace == f.Job.Namespace })
-	return namesOf(here, "namespace "+f.Job.Namespace+" has none")
+	others := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool {
+		return q.Namespace == f.Job.Namespace && q.Name != f.queueName() && (!f.Cluster.Saw(clusterQueues) || f.Cluster.ClusterQueue(q.Spec.ClusterQueue) != nil)
+	})
+	return namesOf(others, "namespace "+f.Job.Namespace+" has none")
 }
 
 func clusterQueueAway(f *Facts) *State {

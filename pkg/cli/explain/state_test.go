@@ -279,7 +279,12 @@ func TestStateOf(t *testing.T) {
 			"waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"its ClusterQueue is missing": given(withoutClusterQueues).stuck(Waiting, "ClusterQueueMissing",
-			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: gpus"),
+			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: namespace team has none"),
+		"its ClusterQueue is missing, beside another queue": given(withoutClusterQueues, func(s *scene) {
+			s.inventory.ClusterQueues = []kueue.ClusterQueue{clusterQueue("other", "", quota("h100", "8"))}
+			s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("dangling", "gone"), localQueue("other", "other"))
+		}).stuck(Waiting, "ClusterQueueMissing",
+			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: other"),
 		"its ClusterQueue is stopped": given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain) }).stuck(
 			Waiting, "ClusterQueueStopped", waits+", and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
 			`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
