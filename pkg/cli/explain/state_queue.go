@@ -83,6 +83,10 @@ func clusterQueueAway(f *Facts) *State {
 		return &State{Reason: "ClusterQueueMissing",
 			Message: fmt.Sprintf("waits in LocalQueue %s, whose ClusterQueue %s does not exist", f.queueName(), name),
 			Remedy:  fmt.Sprintf("create ClusterQueue %s, or name another LocalQueue: %s", name, f.otherQueues())}
+	case !cq.DeletionTimestamp.IsZero():
+		return &State{Reason: "ClusterQueueDeleted",
+			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is being deleted: it goes with its last Workload", f.queueText()),
+			Remedy:  fmt.Sprintf("create ClusterQueue %[1]s again when it is gone (kubectl get clusterqueue %[1]s), or name another LocalQueue: %[2]s", name, f.otherQueues())}
 	case ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None:
 		return &State{Reason: "ClusterQueueStopped",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is stopped by an admin (stopPolicy %s)", f.queueText(), *cq.Spec.StopPolicy),

@@ -288,6 +288,10 @@ func TestStateOf(t *testing.T) {
 		"its ClusterQueue is stopped": given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain) }).stuck(
 			Waiting, "ClusterQueueStopped", waits+", and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
 			`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+		"its ClusterQueue is being deleted, which stops it": given(func(s *scene) {
+			s.inventory.ClusterQueues[0].Spec.StopPolicy, s.inventory.ClusterQueues[0].DeletionTimestamp = new(kueue.HoldAndDrain), new(minutesAgo(1))
+		}).stuck(Waiting, "ClusterQueueDeleted", waits+", and the ClusterQueue is being deleted: it goes with its last Workload",
+			"create ClusterQueue gpus again when it is gone (kubectl get clusterqueue gpus), or name another LocalQueue: namespace team has none"),
 		"its ClusterQueue is inactive": given(func(s *scene) {
 			s.inventory.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: "False", Message: "Can't admit new workloads: references missing ResourceFlavor(s): l40."}}
 		}).stuck(Waiting, "ClusterQueueInactive",
