@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -173,8 +174,16 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
 	}
-	return &State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"), Remedy: f.quotaRemedy()}
+	s := &State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"), Remedy: f.quotaRemedy()}
+	if refusedForGood.MatchString(d.Message) && !strings.Contains(d.Message, "insufficient unused quota") {
+		s.Reason, s.Stuck = KueueRefuses, true
+		s.Remedy = fmt.Sprintf("put right what Kueue says, in the job's runtime or patch, or in ClusterQueue %s and its flavors", f.clusterQueueName())
+	}
+	return s
 }
+
+// refusedForGood is what Kueue says where no quota that comes free helps.
+var refusedForGood = regexp.MustCompile(`unavailable in ClusterQueue|untolerated taint|doesn't match node affinity|flavor \S+ not found|maximum capacity`)
 
 // heldBack tells of what keeps a Workload from quota whatever there is; nil for nothing.
 func heldBack(f *Facts) *State {

@@ -21,6 +21,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -473,6 +474,26 @@ func TestStateOf(t *testing.T) {
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause", "Hidden"))
 }
+
+// TestRefused is about a job that fits by what is seen, and that Kueue's scheduler would refuse.
+func TestRefused(t *testing.T) {
+	for message, want := range map[string]State{
+		"insufficient unused quota for cpu in flavor h100, 1 more needed":                                                            {Reason: "QuotaInUse", Remedy: waitForEnd},
+		"flavor a: untolerated taint {gone NoSchedule} in flavor a; insufficient unused quota for cpu in flavor h100, 1 more needed": {Reason: "QuotaInUse", Remedy: waitForEnd},
+		"resource cpu unavailable in ClusterQueue":                                                                                   {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+		"untolerated taint {gone NoSchedule} in flavor h100":                                                                         {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+		"current podset request (11) > maximum capacity (10)":                                                                        {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+		"couldn't assign flavors: flavor h100 doesn't match node affinity":                                                           {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+	} {
+		t.Run(message, func(t *testing.T) {
+			want.Message = "Kueue would say: " + message
+			got := newScene().facts(t).refused(&scheduler.Decision{Outcome: scheduler.Refuses, Message: message})
+			expect.Same(t, "Unexpected state", &want, got)
+		})
+	}
+}
+
+const rightRefusal = "put right what Kueue says, in the job's runtime or patch, or in ClusterQueue gpus and its flavors"
 
 func TestGPUs(t *testing.T) {
 	for name, tc := range map[string]struct {
