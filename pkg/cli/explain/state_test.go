@@ -369,7 +369,8 @@ func TestStateOf(t *testing.T) {
 			"names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", labelRemedy),
 		"quota reserved, a check is open": given(reserved, checked("budget", kueue.CheckStatePending, "asking"), func(s *scene) {
 			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget")}
-		}).is(Reserved, "AdmissionCheckPending", waitsForCheck+"budget is Pending (asking)", ""),
+			s.inventory.AdmissionChecks[0].Spec.ControllerName = "example.com/budget"
+		}).is(Reserved, "AdmissionCheckPending", waitsForCheck+"budget of controller example.com/budget is Pending (asking)", ""),
 		"quota reserved, nobody looks after the check": given(reserved, checked("budget", kueue.CheckStatePending, "")).stuck(
 			Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
 			"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
