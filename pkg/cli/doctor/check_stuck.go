@@ -17,7 +17,7 @@ import (
 // leftOut are reasons that are findings of their own, about the queue, and those that a job's user has brought about: that it
 // is held, which he may end, or has reached the time limit that he gave it.
 var leftOut = []string{
-	"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped", "Held", "DeactivatedDueToMaximumExecutionTimeExceeded",
+	"ClusterQueueMissing", "ClusterQueueDeleted", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped", "Held", "DeactivatedDueToMaximumExecutionTimeExceeded",
 }
 
 // blamed are reasons for which a controller is to blame, not the job or its queue.

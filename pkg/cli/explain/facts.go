@@ -221,7 +221,8 @@ func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 func perPodOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	pod := ps.Template.Spec.DeepCopy()
 	kueuelib.UseLimitsAsMissingRequests(pod)
-	requests := maps.Clone(kueuelib.ByResource(kueuelib.RequestsOf(pod)))
+	requests := map[corev1.ResourceName]int64{} // Of a pod that asks for nothing, Kueue has no map.
+	maps.Copy(requests, kueuelib.ByResource(kueuelib.RequestsOf(pod)))
 	maps.DeleteFunc(requests, func(_ corev1.ResourceName, amount int64) bool { return amount <= 0 })
 	return requests
 }

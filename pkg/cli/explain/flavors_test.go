@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -86,6 +87,12 @@ func TestFlavors(t *testing.T) {
 		"a node selector that no node has": given(pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} }), taken("a100", 2)).
 			tell(warned("node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending"),
 				told{Flavor: "a100", Messages: []string{"node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending", a100.Messages[0]}}),
+		"a node selector of the RuntimeClass that no node has": given(ofH100, pod(func(p *corev1.PodSpec) { p.RuntimeClassName = new("kata") }), func(s *scene) {
+			s.inventory.RuntimeClasses = []nodev1.RuntimeClass{{ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"sandbox": "kata"}}}}
+		}).tell(warned("RuntimeClass kata wants nodes with sandbox=kata, and no node of the flavor is so: Kueue does not look at that, so pods stay Pending")),
+		"a node selector of the RuntimeClass that the flavor's nodes have": given(ofH100, pod(func(p *corev1.PodSpec) { p.RuntimeClassName = new("kata") }), func(s *scene) {
+			s.inventory.RuntimeClasses = []nodev1.RuntimeClass{{ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"rack": "h100-rack-0"}}}}
+		}).tell(h100),
 		"an affinity to other nodes": given(pod(func(p *corev1.PodSpec) {
 			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"h100"}}}}},
@@ -104,6 +111,10 @@ func TestFlavors(t *testing.T) {
 		"a resource that the ClusterQueue does not have": given(pod(func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
 		})).tell(told{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100),
+		"a job that asks for nothing, where pods are counted": given(ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = corev1.ResourceRequirements{} }), func(s *scene) {
+			group := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0]
+			group.CoveredResources[0], group.Flavors[0].Resources[0].Name = corev1.ResourcePods, corev1.ResourcePods
+		}).tell(h100),
 		"an admission check that nobody looks after": given(func(s *scene) {
 			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget"), {ObjectMeta: metav1.ObjectMeta{Name: "provision"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/provision"}}}
 			s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{

@@ -3,7 +3,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,9 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -208,7 +215,7 @@ func (f *Facts) ofTrainer(message string) string {
 }
 
 // unschedulable names what the scheduler says in a word of its own, where there is one.
-func unschedulable(message string) (reason, remedy string) {
+func (f *Facts) unschedulable(pod *corev1.Pod, message string) (reason, remedy string) {
 	switch {
 	case strings.Contains(message, "persistentvolumeclaim") && strings.Contains(message, "not found"):
 		return "VolumeClaimMissing", "create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"
@@ -217,7 +224,101 @@ func unschedulable(message string) (reason, remedy string) {
 	case strings.Contains(message, "Too many pods"):
 		return tooManyPods, "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"
 	}
+	for _, flavor := range f.flavorsOf(pod) {
+		if remedy := cmp.Or(f.outdated(pod, flavor), f.tainted(pod, flavor, message), f.scattered(pod, flavor, message)); remedy != "" {
+			return corev1.PodReasonUnschedulable, remedy
+		}
+	}
 	return corev1.PodReasonUnschedulable, "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
+}
+
+// flavorsOf are those that a pod was admitted to, as they are now.
+func (f *Facts) flavorsOf(pod *corev1.Pod) (all []*kueue.ResourceFlavor) {
+	if f.Workload == nil || f.Workload.Status.Admission == nil {
+		return nil
+	}
+	for _, assigned := range f.Workload.Status.Admission.PodSetAssignments {
+		if string(assigned.Name) != pod.Labels[jobsetapi.ReplicatedJobNameKey] {
+			continue
+		}
+		for _, name := range sets.List(sets.New(slices.Collect(maps.Values(assigned.Flavors))...)) {
+			if flavor := f.Cluster.Flavor(name); flavor != nil {
+				all = append(all, flavor)
+			}
+		}
+	}
+	return all
+}
+
+// outdated is for a flavor whose nodeLabels were changed after the admission.
+func (f *Facts) outdated(pod *corev1.Pod, flavor *kueue.ResourceFlavor) string {
+	for key, value := range flavor.Spec.NodeLabels {
+		if pod.Spec.NodeSelector[key] != value {
+			return fmt.Sprintf("ResourceFlavor %s was changed since, and the pods keep its old node selector: kubectl trainjob requeue -n %s %s",
+				flavor.Name, f.Job.Namespace, f.Job.Name)
+		}
+	}
+	return ""
+}
+
+// roomFor are the nodes of a flavor that would take a pod, and those that would without a taint.
+func (f *Facts) roomFor(pod *corev1.Pod, flavor *kueue.ResourceFlavor) (usable, tainted []*corev1.Node) {
+	for _, node := range f.Cluster.NodesOf(flavor) {
+		switch {
+		case !matches(&pod.Spec, node) || !inventory.Ready(node):
+		case inventory.Untolerated(gpu.Lasting(node), pod.Spec.Tolerations) == nil:
+			usable = append(usable, node)
+		default:
+			tainted = append(tainted, node)
+		}
+	}
+	return usable, tainted
+}
+
+// full reports whether nodes of a flavor have fewer GPUs than there is quota given of it, of a kind that the scheduler lacks.
+func (f *Facts) full(flavor *kueue.ResourceFlavor, message string, nodes []*corev1.Node) bool {
+	for _, name := range gpu.Allocatable(nodes...) {
+		if !strings.Contains(message, "Insufficient "+string(name)) {
+			continue
+		}
+		var given kueuelib.Amount
+		for n := range f.Cluster.Workloads {
+			if wl := &f.Cluster.Workloads[n]; kueuelib.HasQuotaReservation(wl) && !kueuelib.IsFinished(wl) {
+				given = given.Add(kueuelib.Holds(wl)[kueuelib.FlavorResource{Flavor: kueue.ResourceFlavorReference(flavor.Name), Resource: name}])
+			}
+		}
+		has := inventory.Allocatable(nodes, name)
+		return given.CmpInt64(kueuelib.ResourceValue(name, has)) > 0
+	}
+	return true
+}
+
+// untolerated is how the scheduler names a taint.
+var untolerated = regexp.MustCompile(`untolerated taint (\{[^}]+\})`)
+
+// tainted is for pods that would have room if nodes had no taint. For who may not see nodes, the scheduler's words tell, unless
+// other nodes are full: nodes of other flavors have taints, too.
+func (f *Facts) tainted(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message string) string {
+	usable, tainted := f.roomFor(pod, flavor)
+	said := untolerated.FindStringSubmatch(message)
+	switch enough := !strings.Contains(message, "Insufficient "); {
+	case len(tainted) > 0 && (enough || f.full(flavor, message, usable) && !f.full(flavor, message, slices.Concat(usable, tainted))):
+		taint := inventory.Untolerated(gpu.Lasting(tainted[0]), pod.Spec.Tolerations)
+		return fmt.Sprintf("ask who set taint %s on node %s to take it off", taint.ToString(), tainted[0].Name)
+	case !f.Cluster.Saw(nodes) && enough && said != nil:
+		return fmt.Sprintf("ask an admin who set taint %s, to take it off", said[1])
+	}
+	return ""
+}
+
+// scattered is for pods that no node has GPUs for, although all nodes together have those that were given.
+func (f *Facts) scattered(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message string) string {
+	usable, _ := f.roomFor(pod, flavor)
+	if flavor.Spec.TopologyName != nil || !f.Cluster.Saw(workloads) || f.full(flavor, message, usable) {
+		return ""
+	}
+	return fmt.Sprintf("free GPUs of flavor %s are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)",
+		flavor.Name)
 }
 
 // exceeded are the three lists of what a ResourceQuota says.

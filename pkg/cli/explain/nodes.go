@@ -58,7 +58,26 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 		}
 		return r
 	}
-	return a.topologyFit(ps, flavor)
+	if r := a.topologyFit(ps, flavor); r != nil {
+		return r
+	}
+	return a.ofRuntimeClass(ps, flavor)
+}
+
+// ofRuntimeClass looks whether any node of the flavor is what the RuntimeClass selects, which the API server adds to pods.
+func (a *assigner) ofRuntimeClass(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
+	class, found := a.Cluster.RuntimeClass(&ps.Template.Spec), a.Cluster.NodesOf(flavor)
+	if class == nil || class.Scheduling == nil || len(found) == 0 || a.Cluster.LeadsAway(a.cq, kueue.ResourceFlavorReference(flavor.Name)) {
+		return nil
+	}
+	selector := labels.Set(class.Scheduling.NodeSelector)
+	if slices.ContainsFunc(found, func(n *corev1.Node) bool { return selector.AsSelector().Matches(labels.Set(n.Labels)) }) {
+		return nil
+	}
+	r := lasts(Selector, fmt.Sprintf("RuntimeClass %s wants nodes with %s, and no node of the flavor is so: Kueue does not look at that, so pods stay Pending", class.Name, selector),
+		"take runtimeClassName %s out of replicated job %s, or label nodes of flavor %s so", class.Name, ps.Name, flavor.Name)
+	r.Warning = true
+	return r
 }
 
 // nodeFor looks whether any node of the flavor is what the scheduler would take.

@@ -121,13 +121,17 @@ func (f *Facts) podState(pod *corev1.Pod) PodGroup {
 	case refused != nil:
 		g.Reason, g.Message = cmp.Or(refused.Reason, corev1.PodReasonUnschedulable), refused.Message
 		if g.Reason == corev1.PodReasonUnschedulable {
-			g.Reason, g.remedy = unschedulable(refused.Message)
+			g.Reason, g.remedy = f.unschedulable(pod, refused.Message)
 		}
 		if g.Reason == tooManyPods {
 			g.due = time.Time{}
 		}
 	case pod.Spec.NodeName != "":
 		return f.beingMade(pod)
+	case !slices.Contains([]string{"", corev1.DefaultSchedulerName}, pod.Spec.SchedulerName):
+		g.Message = fmt.Sprintf("scheduler %s has not looked at it", pod.Spec.SchedulerName)
+		g.remedy = fmt.Sprintf("see that scheduler %[1]s runs (kubectl get pods -A), or take schedulerName %[1]s out of the runtime or patch and requeue the job: kubectl trainjob requeue -n %[2]s %[3]s",
+			pod.Spec.SchedulerName, f.Job.Namespace, f.Job.Name)
 	default:
 		g.remedy = ""
 	}

@@ -46,6 +46,7 @@ func (f *Facts) render(ctx context.Context, renderer *trainjob.Renderer, runtime
 			return err
 		}
 		podset.AddTolerations(f.PodSets, cluster.Rules(f.Manager))
+		f.Cluster.SetOverhead(f.PodSets)
 	}
 	patches, err := f.Field.All(&f.Job.Spec)
 	if err != nil {

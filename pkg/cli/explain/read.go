@@ -181,6 +181,9 @@ func (r *reading) queues(ctx context.Context) {
 	found := kueue.WorkloadList{Items: r.inventory.Workloads}
 	if !r.inventory.Saw(workloads) {
 		r.list(ctx, workloads, &found)
+		for n := range found.Items {
+			r.inventory.SetOverhead(found.Items[n].Spec.PodSets)
+		}
 	}
 	r.Workloads = found.Items
 	r.localQueues(ctx)

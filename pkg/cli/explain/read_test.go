@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -111,6 +113,37 @@ func TestReadAllOfCopies(t *testing.T) {
 				got = wl.Name
 			}
 			expect.Same(t, "Unexpected Workload", tc.want, got)
+		})
+	}
+}
+
+// TestOverhead has pods of a RuntimeClass that takes a GPU beside those of the containers.
+func TestOverhead(t *testing.T) {
+	kata := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Handler: "kata", Overhead: &nodev1.Overhead{PodFixed: kit.GPUResources("1").Limits}}
+	runtime := strings.Replace(fill(runtimeYAML, "ClusterTrainingRuntime", "2"), "containers:", "runtimeClassName: kata, containers:", 1)
+	for name, tc := range map[string]struct {
+		harness harness
+		preview bool
+		want    int64
+	}{
+		"read by somebody who sees all":               {want: 36},
+		"read by somebody who sees a namespace":       {harness: harness{forbidden: []string{"Workload"}}, want: 36},
+		"of a manifest":                               {preview: true, want: 18},
+		"read by somebody who sees no RuntimeClasses": {harness: harness{denied: []string{"RuntimeClass"}}, want: 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, objects := many("llm")
+			objects[len(objects)-1].(*kueue.Workload).Spec.PodSets[0].Template.Spec.RuntimeClassName = &kata.Name
+			h := &tc.harness
+			h.T, h.objects = t, append(objects, kata)
+			var f *Facts
+			if tc.preview {
+				f = h.preview(runtime + "---\n" + fill(jobYAML, "ClusterTrainingRuntime", ""))
+			} else {
+				f = expect.Must(ReadAll(t.Context(), h.client(), "team"))(t).Facts[0]
+			}
+			expect.Same(t, "Unexpected GPUs", tc.want, f.GPUs()[kit.GPU])
+			expect.That(t, !slices.ContainsFunc(f.Cluster.Unseen, func(u inventory.Unseen) bool { return strings.Contains(u.Kind, "runtimeclasses") }), "RuntimeClasses are noted")
 		})
 	}
 }

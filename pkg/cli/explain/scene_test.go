@@ -16,6 +16,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -93,7 +94,7 @@ func newScene(with ...func(*scene)) *scene {
 
 // waitingFor is the configuration of a manager that waits so long for a JobSet.
 func waitingFor(wait time.Duration) *config.Configuration {
-	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}}
+	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}, KueueConfigMap: cluster.KueuePlace(nil)}
 }
 
 // facts puts the parts together.
@@ -261,8 +262,10 @@ func withPods(n int, change func(*corev1.Pod)) func(*scene) {
 	return func(s *scene) {
 		for i := range n {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("llm-node-0-%d", i), Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0"}, CreationTimestamp: minutesAgo(1),
+				Name: fmt.Sprintf("llm-node-0-%d", i), CreationTimestamp: minutesAgo(1),
+				Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0", jobsetapi.ReplicatedJobNameKey: "node"},
 			}}
+			pod.Spec.NodeSelector = map[string]string{"pool": "h100"}
 			pod.Status.Phase = corev1.PodPending
 			change(&pod)
 			s.Pods = append(s.Pods, pod)

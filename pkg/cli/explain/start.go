@@ -41,7 +41,7 @@ func (f *Facts) foretold() (start *outlook.Start, plays bool) {
 	switch {
 	case s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0:
 		return nil, false
-	case s.Reason == KueueRefuses:
+	case s.Reason == KueueRefuses && !s.Stuck:
 		return &outlook.Start{Unknown: "Kueue goes by more than what is seen here"}, false
 	case s.Stuck:
 		if warned := warnedOf(Flavors(f)); warned == nil || s.Reason != warned.Reason {

@@ -56,7 +56,7 @@ const (
 	// Evaluating is that of a job that Kueue gives quota to when it comes to look.
 	Evaluating = "Evaluating"
 	// KueueRefuses is that of a job that fits by all that is seen, and that Kueue lets wait. When it starts, nobody can
-	// tell who does not know why.
+	// tell who does not know why; it is stuck where Kueue says what no quota helps against.
 	KueueRefuses = "KueueRefuses"
 )
 

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -27,7 +28,11 @@ func reserving(f *Facts) *State {
 			continue
 		}
 		refused = refused || check.State != kueue.CheckStatePending
-		text := fmt.Sprintf("admission check %s is %s", check.Name, check.State)
+		text := fmt.Sprintf("admission check %s", check.Name)
+		if by := inventory.Find(f.Cluster.AdmissionChecks, "", string(check.Name)); by != nil && by.Spec.ControllerName != "" {
+			text += " of controller " + by.Spec.ControllerName
+		}
+		text += fmt.Sprintf(" is %s", check.State)
 		if check.Message != "" {
 			text += " (" + check.Message + ")"
 		}
@@ -65,7 +70,7 @@ func unplaced(f *Facts) *State {
 	admitted := f.condition(kueue.WorkloadAdmitted)
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
-	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown"))
+	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown", "TrainerBehind"))
 	if blamed == nil && !f.Job.Suspended() {
 		blamed = f.unmade("JobSet") // Trainer cannot resume the one that is there.
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -58,10 +61,12 @@ func localQueueAway(f *Facts) *State {
 	return nil
 }
 
-// otherQueues names the LocalQueues of the job's namespace.
+// otherQueues names the LocalQueues of the job's namespace that it could have instead of its own.
 func (f *Facts) otherQueues() string {
-	here := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool { return q.Namespace == f.Job.Namespace })
-	return namesOf(here, "namespace "+f.Job.Namespace+" has none")
+	others := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool {
+		return q.Namespace == f.Job.Namespace && q.Name != f.queueName() && (!f.Cluster.Saw(clusterQueues) || f.Cluster.ClusterQueue(q.Spec.ClusterQueue) != nil)
+	})
+	return namesOf(others, "namespace "+f.Job.Namespace+" has none")
 }
 
 func clusterQueueAway(f *Facts) *State {
@@ -79,6 +84,10 @@ func clusterQueueAway(f *Facts) *State {
 		return &State{Reason: "ClusterQueueMissing",
 			Message: fmt.Sprintf("waits in LocalQueue %s, whose ClusterQueue %s does not exist", f.queueName(), name),
 			Remedy:  fmt.Sprintf("create ClusterQueue %s, or name another LocalQueue: %s", name, f.otherQueues())}
+	case !cq.DeletionTimestamp.IsZero():
+		return &State{Reason: "ClusterQueueDeleted",
+			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is being deleted: it goes with its last Workload", f.queueText()),
+			Remedy:  fmt.Sprintf("create ClusterQueue %[1]s again when it is gone (kubectl get clusterqueue %[1]s), or name another LocalQueue: %[2]s", name, f.otherQueues())}
 	case ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None:
 		return &State{Reason: "ClusterQueueStopped",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is stopped by an admin (stopPolicy %s)", f.queueText(), *cq.Spec.StopPolicy),
@@ -165,8 +174,16 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
 	}
-	return &State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"), Remedy: f.quotaRemedy()}
+	s := &State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"), Remedy: f.quotaRemedy()}
+	if refusedForGood.MatchString(d.Message) && !strings.Contains(d.Message, "insufficient unused quota") {
+		s.Reason, s.Stuck = KueueRefuses, true
+		s.Remedy = fmt.Sprintf("put right what Kueue says, in the job's runtime or patch, or in ClusterQueue %s and its flavors", f.clusterQueueName())
+	}
+	return s
 }
+
+// refusedForGood is what Kueue says where no quota that comes free helps.
+var refusedForGood = regexp.MustCompile(`unavailable in ClusterQueue|untolerated taint|doesn't match node affinity|flavor \S+ not found|maximum capacity`)
 
 // heldBack tells of what keeps a Workload from quota whatever there is; nil for nothing.
 func heldBack(f *Facts) *State {
@@ -209,7 +226,7 @@ func (f *Facts) notYet(assignment string) *State {
 	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
 		return &State{Reason: "KueueSilent", Stuck: true,
 			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
-			Remedy:  "see that Kueue runs: kubectl trainjob doctor"}
+			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.KueuePlace(f.Manager).Namespace, f.lookAgain())}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
 		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
@@ -217,10 +234,22 @@ func (f *Facts) notYet(assignment string) *State {
 	}
 	if says := scheduler.WhyWaiting(f.Workload); says != "" && quotaReserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && f.overdue(quotaReserved.LastTransitionTime) {
 		// Quota that is free for a moment only is told so, too: when Kueue looked last, a Workload does not say.
+		again := "if Kueue goes on saying so"
+		if f.Now.Sub(quotaReserved.LastTransitionTime.Time) > asleep {
+			again = f.lookAgain() + "; if it says so again"
+		}
 		return &State{Reason: KueueRefuses, Message: fmt.Sprintf("which would fit by what is seen here (%s), but Kueue says: %s", assignment, says),
-			Remedy: fmt.Sprintf("if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n %s describe limitranges", f.Job.Namespace)}
+			Remedy: fmt.Sprintf("%s, look for what else it goes by, such as defaults of a LimitRange: kubectl -n %s describe limitranges", again, f.Job.Namespace)}
 	}
 	return &State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+}
+
+// asleep is how long Kueue may take to look at those again whom it has refused.
+const asleep = 3 * time.Minute
+
+// lookAgain is how to wake Kueue: 0.19 looks at nobody when quota comes free of a LocalQueue that was deleted before its jobs ended.
+func (f *Facts) lookAgain() string {
+	return fmt.Sprintf("have it look again: kubectl edit clusterqueue %s, change a nominalQuota by one, and change it back", f.clusterQueueName())
 }
 
 var preemptor = regexp.MustCompile(`UID: ([^,)]+), JobUID: ([^,)]+)`)

@@ -21,6 +21,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -51,6 +52,8 @@ const (
 	waitForEnd = "wait until others in ClusterQueue gpus have ended"
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
+
+const lookAgain = "have it look again: kubectl edit clusterqueue gpus, change a nominalQuota by one, and change it back"
 
 const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
 
@@ -277,10 +280,19 @@ func TestStateOf(t *testing.T) {
 			"waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"its ClusterQueue is missing": given(withoutClusterQueues).stuck(Waiting, "ClusterQueueMissing",
-			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: gpus"),
+			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: namespace team has none"),
+		"its ClusterQueue is missing, beside another queue": given(withoutClusterQueues, func(s *scene) {
+			s.inventory.ClusterQueues = []kueue.ClusterQueue{clusterQueue("other", "", quota("h100", "8"))}
+			s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("dangling", "gone"), localQueue("other", "other"))
+		}).stuck(Waiting, "ClusterQueueMissing",
+			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: other"),
 		"its ClusterQueue is stopped": given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain) }).stuck(
 			Waiting, "ClusterQueueStopped", waits+", and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
 			`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+		"its ClusterQueue is being deleted, which stops it": given(func(s *scene) {
+			s.inventory.ClusterQueues[0].Spec.StopPolicy, s.inventory.ClusterQueues[0].DeletionTimestamp = new(kueue.HoldAndDrain), new(minutesAgo(1))
+		}).stuck(Waiting, "ClusterQueueDeleted", waits+", and the ClusterQueue is being deleted: it goes with its last Workload",
+			"create ClusterQueue gpus again when it is gone (kubectl get clusterqueue gpus), or name another LocalQueue: namespace team has none"),
 		"its ClusterQueue is inactive": given(func(s *scene) {
 			s.inventory.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: "False", Message: "Can't admit new workloads: references missing ResourceFlavor(s): l40."}}
 		}).stuck(Waiting, "ClusterQueueInactive",
@@ -324,12 +336,16 @@ func TestStateOf(t *testing.T) {
 		"an admission check has rejected it": given(checked("budget", kueue.CheckStateRejected, "over budget")).stuck(
 			Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget", ""),
 		"Kueue does not look": given().stuck(Waiting, "KueueSilent",
-			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone, "see that Kueue runs: "+doctor),
+			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
+			"see that Kueue runs (kubectl -n kueue-system get pods); if it does, "+lookAgain),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
 			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
 			"if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
+		"Kueue has refused it minutes ago, and quota is free": given(refusedBefore(4*time.Minute, "Pending")).is(Waiting, "KueueRefuses",
+			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
+			lookAgain+"; if it says so again, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
 		"Kueue has refused it a moment ago": given(refusedBefore(5*time.Second, "Pending")).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue is about to look again": given(refusedBefore(30*time.Second, kueue.WorkloadQuotaReservedReasonPendingEvaluation)).is(Waiting, "Evaluating",
@@ -353,7 +369,8 @@ func TestStateOf(t *testing.T) {
 			"names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", labelRemedy),
 		"quota reserved, a check is open": given(reserved, checked("budget", kueue.CheckStatePending, "asking"), func(s *scene) {
 			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget")}
-		}).is(Reserved, "AdmissionCheckPending", waitsForCheck+"budget is Pending (asking)", ""),
+			s.inventory.AdmissionChecks[0].Spec.ControllerName = "example.com/budget"
+		}).is(Reserved, "AdmissionCheckPending", waitsForCheck+"budget of controller example.com/budget is Pending (asking)", ""),
 		"quota reserved, nobody looks after the check": given(reserved, checked("budget", kueue.CheckStatePending, "")).stuck(
 			Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
 			"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
@@ -363,6 +380,8 @@ func TestStateOf(t *testing.T) {
 			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
 		"admitted to what contradicts it": given(placed, warned("PlacementRefused", "pool is a, the admission wants h100")).stuck(
 			Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
+		"admitted, and Trainer is of another release": given(placed, warned("TrainerBehind", "starts when the running Trainer is seen to read spec.runtimePatches")).stuck(
+			Starting, "TrainerBehind", cannotStart+"starts when the running Trainer is seen to read spec.runtimePatches", ""),
 		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
 			Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
 		"resumed, and Trainer is refused what it makes of the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("TrainJobResourcesCreationFailed", "field is immutable")).stuck(
@@ -375,12 +394,26 @@ func TestStateOf(t *testing.T) {
 			"kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"),
 		"pods behind somebody's gate": given(admitted, withPods(4, gate("example.com/wait"))).stuck(Starting, "SchedulingGate",
 			fourPods+"SchedulingGate (scheduling gate example.com/wait)", "whoever set the gate has to take it off"),
-		"pods that no node has room for": given(admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
+		"pods that no node has room for": given(admitted, oneNodeLess, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
 			p.Name = "llm-node-0-3"
 			refusedBy("0/6 nodes are available: 6 Insufficient nvidia.com/gpu. preemption: none")(p)
 		})).stuck(Starting, "Unschedulable",
 			"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
 			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"pods that find free GPUs on no single node": given(admitted, withPods(4, refusedBy(noGPUs+". preemption: none"))).stuck(Starting, "Unschedulable",
+			fourPods+"Unschedulable ("+noGPUs+")",
+			"free GPUs of flavor h100 are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)"),
+		"pods of a flavor that was changed since": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector. preemption: none")), func(s *scene) {
+			s.inventory.Flavors[0].Spec.NodeLabels = map[string]string{"rack": "h100-rack-0"}
+		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector)",
+			"ResourceFlavor h100 was changed since, and the pods keep its old node selector: kubectl trainjob requeue -n team llm"),
+		"pods that lack a node with a taint": given(admitted, withPods(4, refusedBy(noGPUs+". preemption: none")), taintedNode).stuck(Starting, "Unschedulable",
+			fourPods+"Unschedulable ("+noGPUs+")", "ask who set taint repair=gpu:NoSchedule on node h100-1 to take it off"),
+		"pods that lack a node with a taint, for whom may not see nodes": given(admitted, taintedNode, withPods(4, refusedBy("0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu}. preemption: none")), func(s *scene) {
+			s.inventory.Nodes = nil
+			unseenKind(nodes)(s)
+		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu})",
+			"ask an admin who set taint {repair: gpu}, to take it off"),
 		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
 			Starting, "NodesUnavailable", fourPods+"Unschedulable (0/6 nodes are available: 4 node(s) were unschedulable); "+
 				"the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending",
@@ -442,6 +475,26 @@ func TestStateOf(t *testing.T) {
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause", "Hidden"))
 }
+
+// TestRefused is about a job that fits by what is seen, and that Kueue's scheduler would refuse.
+func TestRefused(t *testing.T) {
+	for message, want := range map[string]State{
+		"insufficient unused quota for cpu in flavor h100, 1 more needed":                                                            {Reason: "QuotaInUse", Remedy: waitForEnd},
+		"flavor a: untolerated taint {gone NoSchedule} in flavor a; insufficient unused quota for cpu in flavor h100, 1 more needed": {Reason: "QuotaInUse", Remedy: waitForEnd},
+		"resource cpu unavailable in ClusterQueue":                                                                                   {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+		"untolerated taint {gone NoSchedule} in flavor h100":                                                                         {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+		"current podset request (11) > maximum capacity (10)":                                                                        {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+		"couldn't assign flavors: flavor h100 doesn't match node affinity":                                                           {Reason: "KueueRefuses", Stuck: true, Remedy: rightRefusal},
+	} {
+		t.Run(message, func(t *testing.T) {
+			want.Message = "Kueue would say: " + message
+			got := newScene().facts(t).refused(&scheduler.Decision{Outcome: scheduler.Refuses, Message: message})
+			expect.Same(t, "Unexpected state", &want, got)
+		})
+	}
+}
+
+const rightRefusal = "put right what Kueue says, in the job's runtime or patch, or in ClusterQueue gpus and its flavors"
 
 func TestGPUs(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -575,6 +628,15 @@ func markedEnded(uid string) func(*scene) {
 }
 
 func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
+
+const noGPUs = "0/6 nodes are available: 6 Insufficient nvidia.com/gpu"
+
+// oneNodeLess leaves flavor h100 with fewer GPUs than its quota.
+func oneNodeLess(s *scene) { s.inventory.Nodes = s.inventory.Nodes[1:] }
+
+func taintedNode(s *scene) {
+	s.inventory.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "repair", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+}
 
 // refusedBy is what the scheduler says of a pod that it cannot place.
 func refusedBy(message string) func(*corev1.Pod) {

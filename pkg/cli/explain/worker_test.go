@@ -121,7 +121,7 @@ func TestStateInWorkers(t *testing.T) {
 			Elsewhere, Unseen, "is in worker cluster west; you may not", ""),
 		"running in a worker": given(inWest, there(t, "west", true, admitted, withPods(4, runningPod))).is(Running, "Running",
 			"is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
-		"without room for its pods in a worker": given(inWest, there(t, "west", true, admitted, withPods(4, unschedulablePods))).stuck(
+		"without room for its pods in a worker": given(inWest, there(t, "west", true, admitted, oneNodeLess, withPods(4, unschedulablePods))).stuck(
 			Starting, "Unschedulable", "is in worker cluster west, where it was started (node on flavor h100), and 4 pods of Job llm-node-0: "+
 				"Unschedulable (0/4 nodes are available: 4 Insufficient nvidia.com/gpu)",
 			"in cluster west (--context west-admin): the quota is more than the nodes have room for: kubectl trainjob pools shows both"),

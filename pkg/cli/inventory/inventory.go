@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -34,7 +35,10 @@ type Inventory struct {
 	Cohorts         []kueue.Cohort
 	LocalQueues     []kueue.LocalQueue
 	AdmissionChecks []kueue.AdmissionCheck
-	Workloads       []kueue.Workload
+	// Workloads have the overhead of their RuntimeClasses.
+	Workloads []kueue.Workload
+	// RuntimeClasses are none where the user may not list them.
+	RuntimeClasses []nodev1.RuntimeClass
 
 	// Unseen is what the user may not list. Figures that need it are too low.
 	Unseen []Unseen

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,6 +67,17 @@ func (l *loader) quota(ctx context.Context) {
 	read(ctx, l, "localqueues.kueue.x-k8s.io", &kueue.LocalQueueList{}, &i.LocalQueues)
 	read(ctx, l, "admissionchecks.kueue.x-k8s.io", &kueue.AdmissionCheckList{}, &i.AdmissionChecks)
 	read(ctx, l, "workloads.kueue.x-k8s.io", &kueue.WorkloadList{}, &i.Workloads)
+	l.runtimeClasses(ctx)
+	for n := range i.Workloads {
+		i.SetOverhead(i.Workloads[n].Spec.PodSets)
+	}
+}
+
+// runtimeClasses are not noted where the user may not list them: few take anything of quota.
+func (l *loader) runtimeClasses(ctx context.Context) {
+	unseen := l.inventory.Unseen
+	read(ctx, l, "runtimeclasses.node.k8s.io", &nodev1.RuntimeClassList{}, &l.inventory.RuntimeClasses)
+	l.inventory.Unseen = unseen
 }
 
 // loader stops at the first error that is not about permissions.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,23 @@ func WithRequests(wl *kueue.Workload) *kueue.Workload {
 		kueuelib.UseLimitsAsMissingRequests(&wl.Spec.PodSets[n].Template.Spec)
 	}
 	return wl
+}
+
+// SetOverhead has PodSets ask for what their RuntimeClasses take beside the containers. Kueue does so in memory, and the API
+// server in pods.
+func (i *Inventory) SetOverhead(podSets []kueue.PodSet) {
+	for n := range podSets {
+		pod := &podSets[n].Template.Spec
+		class := i.RuntimeClass(pod)
+		if class != nil && class.Overhead != nil && len(pod.Overhead) == 0 {
+			pod.Overhead = class.Overhead.PodFixed
+		}
+	}
+}
+
+// RuntimeClass is that of a pod; nil for none, and for one that is not there or not to be seen.
+func (i *Inventory) RuntimeClass(pod *corev1.PodSpec) *nodev1.RuntimeClass {
+	return Find(i.RuntimeClasses, "", ptr.Deref(pod.RuntimeClassName, ""))
 }
 
 // Covers reports whether a ClusterQueue has a quota, be it zero, for a resource in a flavor.
