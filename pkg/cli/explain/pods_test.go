@@ -31,7 +31,7 @@ func TestStateOfPods(t *testing.T) {
 		})
 	}
 	eachScene(t, "state", map[string]row[State]{
-		"being made":                            given(admitted, pods(onNode(1))).is(Starting, creating, fourPods+creating, ""),
+		"being made": given(admitted, pods(onNode(1))).is(Starting, creating, fourPods+creating, ""),
 		"that no scheduler looks at": given(admitted, pods(func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" })).stuck(Starting, "Pending",
 			fourPods+"Pending (scheduler volcano has not looked at it)",
 			"see that scheduler volcano runs (kubectl get pods -A), or take schedulerName volcano out of the runtime or patch and requeue the job: kubectl trainjob requeue -n team llm"),

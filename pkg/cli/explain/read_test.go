@@ -135,7 +135,7 @@ func TestOverhead(t *testing.T) {
 			_, objects := many("llm")
 			objects[len(objects)-1].(*kueue.Workload).Spec.PodSets[0].Template.Spec.RuntimeClassName = &kata.Name
 			h := &tc.harness
-			h.T, h.objects = t, append(objects, kata)
+			h.T, h.objects = t, slices.Concat(objects, []client.Object{kata})
 			var f *Facts
 			if tc.preview {
 				f = h.preview(runtime + "---\n" + fill(jobYAML, "ClusterTrainingRuntime", ""))
