@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -201,6 +202,21 @@ func TestLeaveAlone(t *testing.T) {
 			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
 		})
 	}
+}
+
+// jobframework looks at no job without a queue where Kueue does not manage these.
+func TestWorkloadOfNoQueueGoes(t *testing.T) {
+	stored, js := suspendedJob()
+	stored.Labels = nil
+	place(t, stored, patch.Gated("node"))
+	wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" })
+	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+	r, _ := newReconciler(t, stored, js, wl)
+	for range 3 {
+		reconcileOnce(t, r)
+	}
+	expect.That(t, !inttest.Exists(t, r.deps.client, wl), "It is still there")
+	expect.That(t, !r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "The job keeps the gate")
 }
 
 // How a job ended in a namespace that is not Kueue's says nothing of it once it is.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -45,12 +46,17 @@ func leaveAlone(ctx context.Context, j *job) result {
 		return result{done: len(workloads) == 0}
 	}
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
-		return !wl.DeletionTimestamp.IsZero() || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
+		return !wl.DeletionTimestamp.IsZero() && (wl.Spec.QueueName != "" || state.HoldsQuota(wl)) || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
 	}) {
 		return result{}
 	}
 	for i := range workloads {
-		if wl := &workloads[i]; !kueuelib.IsFinished(wl) {
+		wl := &workloads[i]
+		if !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+			// jobframework lets it go of jobs with a queue alone.
+			return done(client.IgnoreNotFound(kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy())))
+		}
+		if wl.DeletionTimestamp.IsZero() && !kueuelib.IsFinished(wl) {
 			if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
 				return ofError(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
 			}

@@ -48,8 +48,14 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.Namespace}},
 		})
 		Eventually(ctx, suspended).Should(BeTrue(), "it waits for a queue")
+		stray := kit.TrainJob(w.Namespace, "stray").Obj()
+		w.Make(ctx, stray)
+		wl := w.EventuallyWorkload(ctx, stray.Name)
 		restore(ctx)
 		Eventually(ctx, suspended).Should(BeFalse())
+		w.EventuallyGone(ctx, wl)
+		w.PatchJSON(ctx, stray, `{"spec":{"suspend":false}}`)
+		w.EventuallyRuns(ctx, stray.Name, 1, nil)
 	}, SpecTimeout(specTimeout))
 
 	Describe("waits for pods", Ordered, func() {
