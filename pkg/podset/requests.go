@@ -13,13 +13,13 @@ import (
 // defaultRequests sets the requests that a pod has none for as the API server does when it is created
 // (pkg/apis/core/v1/defaults.go): limits for those of containers, what its containers request, or else its own limits, for
 // those of the whole pod. Kueue looks for defaults of a LimitRange first, which a pod never gets where it has limits.
-// Amounts of zero go: for one, Kueue would ask a PodSet to tolerate the taints of the resource's flavor.
+// Resources with a limit of zero go: for one, Kueue would ask a PodSet to tolerate the taints of the resource's flavor.
 func defaultRequests(pod *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
 			r := &containers[i].Resources
 			r.Requests = withMissing(r.Requests, r.Limits)
-			r.Requests, r.Limits = withoutZeros(r.Requests), withoutZeros(r.Limits)
+			dropZeroLimits(r)
 		}
 	}
 	if r := pod.Resources; r != nil && len(r.Limits) > 0 {
@@ -28,7 +28,7 @@ func defaultRequests(pod *corev1.PodSpec) {
 			return !resourcehelpers.IsSupportedPodLevelResource(name)
 		})
 		r.Requests = withMissing(withMissing(r.Requests, ofContainers), r.Limits)
-		r.Requests, r.Limits = withoutZeros(r.Requests), withoutZeros(r.Limits)
+		dropZeroLimits(r)
 	}
 }
 
@@ -42,7 +42,13 @@ func withMissing(amounts, others corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-func withoutZeros(amounts corev1.ResourceList) corev1.ResourceList {
-	maps.DeleteFunc(amounts, func(_ corev1.ResourceName, amount resource.Quantity) bool { return amount.IsZero() })
-	return amounts
+// dropZeroLimits drops resources of which nothing may be used. A request of zero below a limit stays, or Kueue would take
+// the limit for it.
+func dropZeroLimits(r *corev1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		if limit.IsZero() {
+			delete(r.Limits, name)
+			delete(r.Requests, name)
+		}
+	}
 }

@@ -12,13 +12,14 @@ import (
 
 func TestDefaultRequests(t *testing.T) {
 	for name, tc := range map[string]struct{ pod, want string }{
-		"limits alone":                      {`containers: [{name: a, resources: {limits: {cpu: 4}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
-		"of init containers":                {`initContainers: [{name: a, resources: {limits: {cpu: 4}}}]`, `initContainers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
-		"a request of its own":              {`containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`},
-		"no GPUs":                           {`containers: [{name: a, resources: {limits: {nvidia.com/gpu: 0, cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]`},
-		"limits of the pod alone":           {`{containers: [{name: a}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a}], resources: {limits: {cpu: 6}, requests: {cpu: 6}}}`},
-		"limits of the pod beside requests": {`{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}, requests: {cpu: 2}}}`},
-		"requests of the pod alone":         {`{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`},
+		"limits alone":                       {`containers: [{name: a, resources: {limits: {cpu: 4}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
+		"of init containers":                 {`initContainers: [{name: a, resources: {limits: {cpu: 4}}}]`, `initContainers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
+		"a request of its own":               {`containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`},
+		"no GPUs":                            {`containers: [{name: a, resources: {limits: {nvidia.com/gpu: 0, cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]`},
+		"a request of nothing below a limit": {`containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 0}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 0}}}]`},
+		"limits of the pod alone":            {`{containers: [{name: a}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a}], resources: {limits: {cpu: 6}, requests: {cpu: 6}}}`},
+		"limits of the pod beside requests":  {`{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}, requests: {cpu: 2}}}`},
+		"requests of the pod alone":          {`{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := expect.FromYAML[corev1.PodSpec](t, tc.pod)

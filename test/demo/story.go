@@ -151,7 +151,7 @@ func (s *stage) submit(ctx context.Context, t *trainer.TrainJob) {
 	attempt.Succeed(s.cluster.Client.Create(ctx, t), "submitting TrainJob %s/%s", t.Namespace, t.Name)
 }
 
-// letEnd gives the pods of a replicated job their running time, which counts from their start: those that ran for
+// letEnd sets the running time of the pods of a replicated job, which counts from their start: those that ran for
 // longer end at once. A running time from the beginning could be over before the story is ready for it.
 func (s *stage) letEnd(ctx context.Context, r *record, replicatedJob, after string) {
 	for _, p := range r.pods {

@@ -225,7 +225,7 @@ const (
 const webhookDelay = 2 * time.Second
 
 // insecure reaches webhooks on loopback, whose certificates the API server verifies when nobody is in between.
-var insecure = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+var insecure = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nobody but this test listens on these ports
 
 // interposer is an endpoint that webhook configurations are pointed at for a while.
 type interposer struct {

@@ -108,7 +108,7 @@ func ChildJob(js *jobsetapi.JobSet, replicatedJob string, changes ...func(*batch
 	}}, changes...)
 }
 
-// Active gives a Job pods that run.
+// Active sets how many pods of a Job run.
 func Active(pods int32) func(*batchv1.Job) {
 	return func(child *batchv1.Job) { child.Status.Active = pods }
 }
