@@ -10,13 +10,17 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	controllerconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -184,6 +188,31 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
 			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 		}
+	}, SpecTimeout(specTimeout))
+
+	It("keeps no quota for pods that queue by themselves, whatever JobSet their labels name", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("goes").GPUs("8"), 1, onH100)
+		look := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "look", Labels: map[string]string{controllerconstants.QueueLabel: "queue"}}}
+		look.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "goes"}
+		look.Spec.Template.Annotations = map[string]string{"localcluster/terminate-after": "1h"}
+		look.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(3600)), Containers: []corev1.Container{{Name: "look", Image: "none"}}}
+		w.Make(ctx, look)
+		var pods corev1.PodList
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{batchv1.JobNameLabel: look.Name})).To(Succeed())
+			g.Expect(pods.Items).To(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
+			g.Expect(pods.Items[0].Labels).To(HaveKey(kueueconstants.PodSetLabel))
+		}).Should(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(w.Delete(ctx, &pods.Items[0], client.GracePeriodSeconds(0)))).To(Succeed())
+		})
+		Expect(w.Delete(ctx, look, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		w.EventuallyGone(ctx, look)
+		wl := w.Workload(ctx, "goes")
+		Expect(w.Delete(ctx, w.TrainJob(ctx, "goes"))).To(Succeed())
+		w.EventuallyGone(ctx, wl)
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(&pods.Items[0]), &pods.Items[0])).To(Succeed(), "its look-alike's pod is still there")
 	}, SpecTimeout(specTimeout))
 
 	It("keeps its quota while its deleted Workload's pods are there", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {

@@ -272,7 +272,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/podset/requests.go",
 		bug("a limit is charged by a LimitRange's default", "TestPodSetsRequestWhatPodsWill", "r.Requests = withMissing(r.Requests, r.Limits)\n", "\n"),
-		bug("no GPUs want a flavor's tolerations", "TestDefaultRequests", "if limit.IsZero() {", "if false {"),
+		bug("no GPUs want a flavor's tolerations", "TestDefaultRequests", "if limit.IsZero() {", "if limit.IsZero() && len(r.Limits) == 0 {"),
 		bug("a request of nothing is charged as the limit", "TestDefaultRequests", "if limit.IsZero() {", "if request := r.Requests[name]; limit.IsZero() || request.IsZero() {"),
 	),
 	in("pkg/integration/jobclient/client.go",
