@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -76,6 +78,18 @@ var _ = Describe("PodSets", func() {
 		w.Make(ctx, runtime, queue, kit.Flavor(w.Name("h100"), onH100), w.LocalQueue())
 		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100)
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.Workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
+	}, SpecTimeout(specTimeout))
+
+	It("are charged for limits, whatever a LimitRange says of requests", core, Label("podsets"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "none"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+			{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{kit.GPU: resource.MustParse("0")}},
+		}}})
+		job := w.Job("limited").GPUs("8")
+		job.Spec.Trainer.ResourcesPerNode.Requests = nil
+		w.MakeRunning(ctx, job, 1, onH100)
+		charged := w.Workload(ctx, "limited").Status.Admission.PodSetAssignments[0].ResourceUsage[kit.GPU]
+		Expect(charged.Value()).To(Equal(int64(8)))
 	}, SpecTimeout(specTimeout))
 
 	It("are proven for every runtime of the cluster", Serial, func(ctx context.Context) {
