@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -54,7 +55,8 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 		restore(ctx)
 		Eventually(ctx, suspended).Should(BeFalse())
 		w.EventuallyGone(ctx, wl)
-		w.PatchJSON(ctx, stray, `{"spec":{"suspend":false}}`)
+		resume := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`))
+		Eventually(ctx, func(ctx context.Context) error { return w.Patch(ctx, stray, resume) }).Should(Succeed(), "the gate is removed before")
 		w.EventuallyRuns(ctx, stray.Name, 1, nil)
 	}, SpecTimeout(specTimeout))
 

@@ -360,6 +360,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/webhook/validate.go",
 		bug("a queued job may leave its queue", "TestValidator", "queued := patch.Patched(r.describer.Field, &old.Spec)", "queued := !patch.Patched(r.describer.Field, &old.Spec)"),
+		bug("a job without a queue is resumed with the gate, which nobody removes any more", "TestValidator", "return append(errs, r.stillGated()...), nil", "return errs, nil"),
 	),
 	in("pkg/integration/watches/enqueue.go",
 		bug("every write of every controller is a reconcile", "TestBatched", "o.After = period", "o.After = 0 * period"),

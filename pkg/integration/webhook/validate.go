@@ -28,6 +28,7 @@ import (
 var (
 	runtimeRefPath = field.NewPath("spec", "runtimeRef")
 	managedByPath  = field.NewPath("spec", "managedBy")
+	suspendPath    = field.NewPath("spec", "suspend")
 )
 
 // validator answers bad input while the user is there to correct it.
@@ -128,7 +129,7 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 		errs = append(errs, patch.Changed(r.describer.Field, &old.Spec, &t.Spec, r.added(ctx, t, managed))...)
 	}
 	if !managed {
-		return errs, nil
+		return append(errs, r.stillGated()...), nil
 	}
 	errs = append(errs, prebuiltOfTrainJob(t, old)...)
 	more, err := r.validateManagedBy(ctx, t, old)
@@ -164,6 +165,17 @@ func (r *review) leavesQueue(ctx context.Context, t, old *trainjob.TrainJob, man
 	}
 	return field.ErrorList{field.Forbidden(queueNamePath,
 		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob again without one")}, nil
+}
+
+// stillGated refuses to resume a TrainJob that Kueue managed without a queue, and does not any more, before the manager
+// has removed the gate: JobSet never does that, and Trainer takes no other entry of a job that runs.
+func (r *review) stillGated() field.ErrorList {
+	if r.old == nil || !r.old.Suspended() || r.job.Suspended() || !r.describer.Field.HoldsGate(&r.job.Spec) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(suspendPath,
+		"the TrainJob waited for Kueue, which manages no jobs without a queue any more, and its pods would wait for ever; "+
+			"resume it when kueue-trainer has removed the admission gate "+patch.AdmissionGate+" from its entry, within seconds")}
 }
 
 // added returns the spec with the part that the defaulter adds to a TrainJob which comes

@@ -193,7 +193,11 @@ func TestValidator(t *testing.T) {
 			old: inQueue(away), object: inttest.Manifest(``, away), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 		"one with the empty entry of Kueue's own integration, in no queue": {
 			old: inttest.Manifest(``, torch(suspended, emptyJSON)), object: inttest.Manifest(label, torch(resumed, emptyJSON))},
-		"one that was in none": {old: inttest.Manifest(``, away), object: inttest.Manifest(label, away)},
+		"a resume of one that waited without a queue, with the gate": {
+			old: inttest.Manifest(``, gated), object: inttest.Manifest(``, torch(resumed, gateJSON)), want: []string{"spec.suspend"}},
+		"a label of such a job":                       {old: inttest.Manifest(``, gated), object: inttest.Manifest(label, gated)},
+		"a label of one that was resumed with a gate": {old: inttest.Manifest(``, torch(resumed, gateJSON)), object: inttest.Manifest(label, torch(resumed, gateJSON))},
+		"one that was in none":                        {old: inttest.Manifest(``, away), object: inttest.Manifest(label, away)},
 		"an entry of ours by a user, for another cluster": {
 			old: inQueue(away), object: inQueue(torch(elsewhere+suspended, gateJSON)), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
 		"an entry of an older release, for another cluster": {
