@@ -36,37 +36,28 @@ func TestWithAuthority(t *testing.T) {
 	current, _ := newAuthority(t, "current", now.Add(time.Hour))
 	expired, _ := newAuthority(t, "expired", now.Add(-time.Minute))
 	noCertificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("none")})
-	cases := map[string]struct{ bundle, want []byte }{
-		"nobody is trusted":                       {want: current},
-		"it is trusted":                           {bundle: current, want: current},
-		"a former one stays":                      {bundle: former, want: slices.Concat(former, current)},
-		"both are trusted":                        {bundle: slices.Concat(former, current), want: slices.Concat(former, current)},
-		"an expired one goes":                     {bundle: slices.Concat(expired, former), want: slices.Concat(former, current)},
-		"a placeholder goes":                      {bundle: []byte("\n"), want: current},
-		"what is no certificate goes":             {bundle: noCertificate, want: current},
-		"what somebody added twice is there once": {bundle: slices.Concat(former, former), want: slices.Concat(former, current)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected bundle", string(tc.want), string(withAuthority(tc.bundle, current, now)))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[[]byte, []byte]{
+		"nobody is trusted":                       {Want: current},
+		"it is trusted":                           {In: current, Want: current},
+		"a former one stays":                      {In: former, Want: slices.Concat(former, current)},
+		"both are trusted":                        {In: slices.Concat(former, current), Want: slices.Concat(former, current)},
+		"an expired one goes":                     {In: slices.Concat(expired, former), Want: slices.Concat(former, current)},
+		"a placeholder goes":                      {In: []byte("\n"), Want: current},
+		"what is no certificate goes":             {In: noCertificate, Want: current},
+		"what somebody added twice is there once": {In: slices.Concat(former, former), Want: slices.Concat(former, current)},
+	}, func(t *testing.T, tc expect.Row[[]byte, []byte]) {
+		expect.Same(t, "Unexpected bundle", string(tc.Want), string(withAuthority(tc.In, current, now)))
+	})
 }
 
 func TestSignedBy(t *testing.T) {
 	ca, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
 	other, _ := newAuthority(t, "other", time.Now().Add(time.Hour))
-	cases := map[string]struct {
-		ca   []byte
-		want bool
-	}{
-		"of the authority":           {ca: ca, want: true},
-		"of another":                 {ca: other},
-		"of an unreadable authority": {ca: []byte("none")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected signedBy", tc.want, signedBy(signed, tc.ca)) })
-	}
+	expect.Answers(t, func(in []byte) bool { return signedBy(signed, in) }, map[string]expect.Row[[]byte, bool]{
+		"of the authority":           {In: ca, Want: true},
+		"of another":                 {In: other},
+		"of an unreadable authority": {In: []byte("none")},
+	})
 }
 
 // Nobody may know of a new authority yet, or be at the time when a certificate begins.
@@ -76,16 +67,15 @@ func TestANewCertificateSettles(t *testing.T) {
 		return &tls.Certificate{Leaf: &x509.Certificate{NotBefore: now.Add(began), NotAfter: now.Add(ends)}}
 	}
 	good := certificate(-time.Hour, time.Hour)
-	for name, tc := range map[string]struct {
+	type row struct {
 		served, signed *tls.Certificate
 		want           time.Duration
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the first":                       {signed: certificate(0, time.Hour)},
 		"the one that is served":          {served: good, signed: good},
 		"beside a good one":               {served: good, signed: certificate(-10*time.Second, time.Hour), want: 50 * time.Second},
 		"beside a good one, a minute on":  {served: good, signed: certificate(-time.Minute, time.Hour)},
 		"beside one that is about to end": {served: certificate(-time.Hour, 30*time.Second), signed: certificate(0, time.Hour)},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "It waits", tc.want, settling(tc.served, tc.signed, now)) })
-	}
+	}, func(t *testing.T, tc row) { expect.Same(t, "It waits", tc.want, settling(tc.served, tc.signed, now)) })
 }

@@ -60,12 +60,9 @@ func fileWith(t *testing.T, content string) string {
 }
 
 func TestLoad(t *testing.T) {
-	for name, tc := range map[string]struct {
-		content string
-		want    *Configuration
-	}{
-		"nothing but the head means the defaults": {content: head, want: defaults()},
-		"explicit values stay, their neighbours get defaults": {content: head + `
+	expect.Rows(t, map[string]expect.Row[string, *Configuration]{
+		"nothing but the head means the defaults": {In: head, Want: defaults()},
+		"explicit values stay, their neighbours get defaults": {In: head + `
 webhook: {port: 9999}
 leaderElection: {leaderElect: false, leaseDuration: 30s}
 metrics: {bindAddress: "0", secureServing: false, localQueueLabels: false}
@@ -75,7 +72,7 @@ internalCertManagement: {enable: false}
 manageJobsWithoutQueueName: true
 integrations: {labelKeysToCopy: [team]}
 `,
-			want: changed(func(c *Configuration) {
+			Want: changed(func(c *Configuration) {
 				c.Webhook.Port = ptr.To(9999)
 				c.LeaderElection.LeaderElect = ptr.To(false)
 				c.LeaderElection.LeaseDuration.Duration = 30 * time.Second
@@ -86,75 +83,68 @@ integrations: {labelKeysToCopy: [team]}
 				c.ManageJobsWithoutQueueName = ptr.To(true)
 				c.Integrations.LabelKeysToCopy = []string{"team"}
 			})},
-		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
-		"another namespace goes where the namespace counts": {content: head + "namespace: elsewhere\n",
-			want: changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" })},
-		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
-		"a value that is Kueue's default is an override, too": {content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
-			want: changed(func(c *Configuration) {
+		"no wait is not the default one": {In: head + "waitForJobSet: 0s\n", Want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
+		"another namespace goes where the namespace counts": {In: head + "namespace: elsewhere\n",
+			Want: changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" })},
+		"an empty list of workers is no list": {In: head + "controller: {groupKindConcurrency: {}}\n", Want: defaults()},
+		"a value that is Kueue's default is an override, too": {In: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
+			Want: changed(func(c *Configuration) {
 				c.ManageJobsWithoutQueueName = ptr.To(false)
 				c.Integrations.LabelKeysToCopy = []string{}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{}
 			})},
-		"Kueue's configuration somewhere else": {content: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
-			want: changed(func(c *Configuration) {
+		"Kueue's configuration somewhere else": {In: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
+			Want: changed(func(c *Configuration) {
 				c.KueueConfigMap.Namespace, c.KueueConfigMap.Name = "openshift-kueue-operator", "kueue-config"
 			})},
-		"settings of Kueue's, as Kueue writes them": {content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
+		"settings of Kueue's, as Kueue writes them": {In: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
 			"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
-			want: changed(func(c *Configuration) {
+			Want: changed(func(c *Configuration) {
 				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 7 * time.Minute}}
 				c.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}}}
 				c.FeatureGates = map[string]bool{"TopologyAwareScheduling": false}
 			})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := expect.Must(Load(fileWith(t, tc.content)))(t)
-			expect.Same(t, "Unexpected configuration", tc.want, got)
-			// The effective configuration is logged; what is logged has to be a file.
-			expect.Same(t, "It comes back different", got, expect.Must(Load(fileWith(t, string(expect.Must(yaml.Marshal(got))(t)))))(t))
-		})
-	}
+	}, func(t *testing.T, tc expect.Row[string, *Configuration]) {
+		got := expect.Must(Load(fileWith(t, tc.In)))(t)
+		expect.Same(t, "Unexpected configuration", tc.Want, got)
+		// The effective configuration is logged; what is logged has to be a file.
+		expect.Same(t, "It comes back different", got, expect.Must(Load(fileWith(t, string(expect.Must(yaml.Marshal(got))(t)))))(t))
+	})
 }
 
 func TestLoadGivesTheDefaults(t *testing.T) {
-	for name, path := range map[string]string{
+	expect.Rows(t, map[string]string{
 		"without a file": "", "by the file that is shipped": filepath.Join("..", "..", "config", "manager", "configuration.yaml"),
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected configuration", defaults(), expect.Must(Load(path))(t)) })
-	}
+	}, func(t *testing.T, path string) {
+		expect.Same(t, "Unexpected configuration", defaults(), expect.Must(Load(path))(t))
+	})
 }
 
 func TestLoadErrors(t *testing.T) {
-	for name, tc := range map[string]struct {
-		content   string
-		wantInErr []string
-	}{
-		"an empty file":            {content: "", wantInErr: []string{"apiVersion", APIVersion}},
-		"no YAML":                  {content: "a: [", wantInErr: []string{"yaml"}},
-		"another version":          {content: strings.Replace(head, "v1alpha1", "v1beta1", 1), wantInErr: []string{"apiVersion", "config.kueue-trainer.dev/v1beta1", APIVersion}},
-		"Kueue's own file":         {content: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n", wantInErr: []string{"apiVersion", "config.kueue.x-k8s.io/v1beta2"}},
-		"another kind":             {content: strings.Replace(head, "Configuration", "Config", 1), wantInErr: []string{"kind", "Config"}},
-		"a field in other letters": {content: head + "NAMESPACE: x\n", wantInErr: []string{"NAMESPACE"}},
-		"a second document":        {content: head + "---\nnamespace: x\n", wantInErr: []string{"more than one YAML document"}},
-		"an unknown field":         {content: head + "queueVisibility: {}\n", wantInErr: []string{"queueVisibility"}},
-		"an unknown field inside":  {content: head + "metrics: {bindAdress: \":1\"}\n", wantInErr: []string{"bindAdress"}},
-		"a doubled field":          {content: head + "namespace: a\nnamespace: b\n", wantInErr: []string{"namespace"}},
-		"a doubled field inside":   {content: head + "webhook:\n  port: 1\n  port: 2\n", wantInErr: []string{"port"}},
-		"a value of another type":  {content: head + "manageJobsWithoutQueueName: maybe\n", wantInErr: []string{"manageJobsWithoutQueueName"}},
-		"a duration without unit":  {content: head + "waitForPodsReady: {timeout: five}\n", wantInErr: []string{"five"}},
-		"a negative wait":          {content: head + "waitForJobSet: -10s\n", wantInErr: []string{`waitForJobSet: Invalid value: "-10s": must not be negative; 0s has TrainJobs queue without waiting`}},
-		"validation errors, all of them": {content: head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
-			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := fileWith(t, tc.content)
-			cfg, err := Load(path)
-			expect.ErrorWith(t, err, append(tc.wantInErr, path)...)
-			expect.That(t, cfg == nil, "A configuration beside an error")
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, []string]{
+		"an empty file":            {In: "", Want: []string{"apiVersion", APIVersion}},
+		"no YAML":                  {In: "a: [", Want: []string{"yaml"}},
+		"another version":          {In: strings.Replace(head, "v1alpha1", "v1beta1", 1), Want: []string{"apiVersion", "config.kueue-trainer.dev/v1beta1", APIVersion}},
+		"Kueue's own file":         {In: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n", Want: []string{"apiVersion", "config.kueue.x-k8s.io/v1beta2"}},
+		"another kind":             {In: strings.Replace(head, "Configuration", "Config", 1), Want: []string{"kind", "Config"}},
+		"a field in other letters": {In: head + "NAMESPACE: x\n", Want: []string{"NAMESPACE"}},
+		"a second document":        {In: head + "---\nnamespace: x\n", Want: []string{"more than one YAML document"}},
+		"an unknown field":         {In: head + "queueVisibility: {}\n", Want: []string{"queueVisibility"}},
+		"an unknown field inside":  {In: head + "metrics: {bindAdress: \":1\"}\n", Want: []string{"bindAdress"}},
+		"a doubled field":          {In: head + "namespace: a\nnamespace: b\n", Want: []string{"namespace"}},
+		"a doubled field inside":   {In: head + "webhook:\n  port: 1\n  port: 2\n", Want: []string{"port"}},
+		"a value of another type":  {In: head + "manageJobsWithoutQueueName: maybe\n", Want: []string{"manageJobsWithoutQueueName"}},
+		"a duration without unit":  {In: head + "waitForPodsReady: {timeout: five}\n", Want: []string{"five"}},
+		"a negative wait":          {In: head + "waitForJobSet: -10s\n", Want: []string{`waitForJobSet: Invalid value: "-10s": must not be negative; 0s has TrainJobs queue without waiting`}},
+		"validation errors, all of them": {In: head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
+			Want: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"}},
+	}, func(t *testing.T, tc expect.Row[string, []string]) {
+		path := fileWith(t, tc.In)
+		cfg, err := Load(path)
+		expect.ErrorWith(t, err, append(tc.Want, path)...)
+		expect.That(t, cfg == nil, "A configuration beside an error")
+	})
 }
 
 func TestLoadOfAMissingFile(t *testing.T) {

@@ -26,47 +26,41 @@ func TestValidate(t *testing.T) {
 	workers := func(m map[string]int) func(*Configuration) {
 		return func(c *Configuration) { c.Controller.GroupKindConcurrency = m }
 	}
-	for name, tc := range map[string]struct {
-		change func(*Configuration)
-		want   []string
-	}{
-		"the defaults":                     {change: func(*Configuration) {}},
-		"no apiVersion":                    {change: func(c *Configuration) { c.APIVersion = "" }, want: []string{"apiVersion: FieldValueNotSupported"}},
-		"no kind":                          {change: func(c *Configuration) { c.Kind = "" }, want: []string{"kind: FieldValueNotSupported"}},
-		"a port that is none":              {change: func(c *Configuration) { c.Webhook.Port = ptr.To(99999) }, want: []string{"webhook.port: FieldValueInvalid"}},
-		"no burst":                         {change: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, want: []string{"clientConnection.burst: FieldValueInvalid"}},
-		"a lease that ends before renewal": {change: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
-		"no time to start":                 {change: func(c *Configuration) { c.StartTimeout.Duration = -time.Minute }, want: []string{"startTimeout: FieldValueInvalid"}},
-		"no wait":                          {change: func(c *Configuration) { c.WaitForJobSet.Duration = 0 }},
-		"less than no wait":                {change: func(c *Configuration) { c.WaitForJobSet.Duration = -1 }, want: []string{"waitForJobSet: FieldValueInvalid"}},
-		"profiles":                         {change: func(c *Configuration) { c.Metrics.Pprof = true }},
-		"profiles for everybody":           {change: func(c *Configuration) { c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false) }, want: []string{"metrics.pprof: FieldValueForbidden"}},
-		"many workers":                     {change: workers(map[string]int{TrainJobKind: 50})},
-		"no workers":                       {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"fewer than none":                  {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"workers of another kind":          {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"workers of the kind in short":     {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"a selector by label":              {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
-		"a selector of everything":         {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kube-system":  {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kueue-system": {change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that cannot be read": {change: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
-			want: []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"}},
-		"a selector with a bad key": {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"no key": "v"}}),
-			want: []string{"managedJobsNamespaceSelector.matchLabels: FieldValueInvalid"}},
-		"known gates, on and off": {change: func(c *Configuration) {
+	expect.Answers(t, func(in func(*Configuration)) []string { return expect.FieldsAndTypes(validate(changed(in))) }, map[string]expect.Row[func(*Configuration), []string]{
+		"the defaults":                     {In: func(*Configuration) {}},
+		"no apiVersion":                    {In: func(c *Configuration) { c.APIVersion = "" }, Want: []string{"apiVersion: FieldValueNotSupported"}},
+		"no kind":                          {In: func(c *Configuration) { c.Kind = "" }, Want: []string{"kind: FieldValueNotSupported"}},
+		"a port that is none":              {In: func(c *Configuration) { c.Webhook.Port = ptr.To(99999) }, Want: []string{"webhook.port: FieldValueInvalid"}},
+		"no burst":                         {In: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, Want: []string{"clientConnection.burst: FieldValueInvalid"}},
+		"a lease that ends before renewal": {In: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, Want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
+		"no time to start":                 {In: func(c *Configuration) { c.StartTimeout.Duration = -time.Minute }, Want: []string{"startTimeout: FieldValueInvalid"}},
+		"no wait":                          {In: func(c *Configuration) { c.WaitForJobSet.Duration = 0 }},
+		"less than no wait":                {In: func(c *Configuration) { c.WaitForJobSet.Duration = -1 }, Want: []string{"waitForJobSet: FieldValueInvalid"}},
+		"profiles":                         {In: func(c *Configuration) { c.Metrics.Pprof = true }},
+		"profiles for everybody":           {In: func(c *Configuration) { c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false) }, Want: []string{"metrics.pprof: FieldValueForbidden"}},
+		"many workers":                     {In: workers(map[string]int{TrainJobKind: 50})},
+		"no workers":                       {In: workers(map[string]int{TrainJobKind: 0}), Want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"fewer than none":                  {In: workers(map[string]int{TrainJobKind: -1}), Want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"workers of another kind":          {In: workers(map[string]int{"Job.batch": 1}), Want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"workers of the kind in short":     {In: workers(map[string]int{"TrainJob": 1}), Want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"a selector by label":              {In: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
+		"a selector of everything":         {In: selector(metav1.LabelSelector{}), Want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kube-system":  {In: selector(notIn("kueue-system")), Want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kueue-system": {In: selector(notIn("kube-system")), Want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that cannot be read": {In: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
+			Want: []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"}},
+		"a selector with a bad key": {In: selector(metav1.LabelSelector{MatchLabels: map[string]string{"no key": "v"}}),
+			Want: []string{"managedJobsNamespaceSelector.matchLabels: FieldValueInvalid"}},
+		"known gates, on and off": {In: func(c *Configuration) {
 			c.FeatureGates = map[string]bool{"TopologyAwareScheduling": true, "MultiKueue": false}
 		}},
-		"an unknown gate, even if off": {change: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
-			want: []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"}},
-		"a negative timeout": {change: func(c *Configuration) {
+		"an unknown gate, even if off": {In: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
+			Want: []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"}},
+		"a negative timeout": {In: func(c *Configuration) {
 			c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
-		}, want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validate(changed(tc.change))))
-		})
-	}
+		},
+			Want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
+	})
 }
 
 func TestValidateTolerationRules(t *testing.T) {
@@ -77,28 +71,21 @@ func TestValidateTolerationRules(t *testing.T) {
 	forResource := func(names ...string) []TolerationRule {
 		return []TolerationRule{{Resources: names, Tolerations: []corev1.Toleration{exists}}}
 	}
-	for name, tc := range map[string]struct {
-		rules []TolerationRule
-		want  []string
-	}{
+	expect.Answers(t, func(in []TolerationRule) []string { return expect.FieldsAndTypes(validateTolerationRules(in)) }, map[string]expect.Row[[]TolerationRule, []string]{
 		"no rules":                           {},
-		"names and beginnings":               {rules: forResource("amd.com/gpu", "gpu.intel.com/*", "habana.ai/gau*")},
-		"a value":                            {rules: tolerating(corev1.Toleration{Key: "sku", Value: "gpu"})},
-		"seconds":                            {rules: tolerating(corev1.Toleration{Key: "sku", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](5)})},
-		"an empty rule":                      {rules: []TolerationRule{{}}, want: []string{"tolerationRules[0].resources: FieldValueRequired", "tolerationRules[0].tolerations: FieldValueRequired"}},
-		"everything":                         {rules: forResource("*"), want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
-		"a resource that every pod asks for": {rules: forResource("cpu"), want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
-		"a star in the middle":               {rules: forResource("amd.com/*gpu"), want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
-		"a name that is none":                {rules: forResource("amd.com/g p u"), want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
-		"no key":                             {rules: tolerating(corev1.Toleration{Operator: "Exists"}), want: []string{"tolerationRules[0].tolerations[0].key: FieldValueRequired"}},
-		"a value that may be anything":       {rules: tolerating(corev1.Toleration{Key: "sku", Operator: "Exists", Value: "gpu"}), want: []string{"tolerationRules[0].tolerations[0].value: FieldValueInvalid"}},
-		"a value that is none":               {rules: tolerating(corev1.Toleration{Key: "sku", Value: "g p u"}), want: []string{"tolerationRules[0].tolerations[0].value: FieldValueInvalid"}},
-		"an unknown operator":                {rules: tolerating(corev1.Toleration{Key: "sku", Operator: "Like"}), want: []string{"tolerationRules[0].tolerations[0].operator: FieldValueNotSupported"}},
-		"an unknown effect":                  {rules: tolerating(corev1.Toleration{Key: "sku", Effect: "Never"}), want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueNotSupported"}},
-		"seconds without NoExecute":          {rules: tolerating(corev1.Toleration{Key: "sku", TolerationSeconds: ptr.To[int64](5)}), want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueInvalid"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validateTolerationRules(tc.rules)))
-		})
-	}
+		"names and beginnings":               {In: forResource("amd.com/gpu", "gpu.intel.com/*", "habana.ai/gau*")},
+		"a value":                            {In: tolerating(corev1.Toleration{Key: "sku", Value: "gpu"})},
+		"seconds":                            {In: tolerating(corev1.Toleration{Key: "sku", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](5)})},
+		"an empty rule":                      {In: []TolerationRule{{}}, Want: []string{"tolerationRules[0].resources: FieldValueRequired", "tolerationRules[0].tolerations: FieldValueRequired"}},
+		"everything":                         {In: forResource("*"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"a resource that every pod asks for": {In: forResource("cpu"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"a star in the middle":               {In: forResource("amd.com/*gpu"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"a name that is none":                {In: forResource("amd.com/g p u"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"no key":                             {In: tolerating(corev1.Toleration{Operator: "Exists"}), Want: []string{"tolerationRules[0].tolerations[0].key: FieldValueRequired"}},
+		"a value that may be anything":       {In: tolerating(corev1.Toleration{Key: "sku", Operator: "Exists", Value: "gpu"}), Want: []string{"tolerationRules[0].tolerations[0].value: FieldValueInvalid"}},
+		"a value that is none":               {In: tolerating(corev1.Toleration{Key: "sku", Value: "g p u"}), Want: []string{"tolerationRules[0].tolerations[0].value: FieldValueInvalid"}},
+		"an unknown operator":                {In: tolerating(corev1.Toleration{Key: "sku", Operator: "Like"}), Want: []string{"tolerationRules[0].tolerations[0].operator: FieldValueNotSupported"}},
+		"an unknown effect":                  {In: tolerating(corev1.Toleration{Key: "sku", Effect: "Never"}), Want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueNotSupported"}},
+		"seconds without NoExecute":          {In: tolerating(corev1.Toleration{Key: "sku", TolerationSeconds: ptr.To[int64](5)}), Want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueInvalid"}},
+	})
 }

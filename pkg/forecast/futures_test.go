@@ -33,38 +33,37 @@ var spread = []float64{1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5
 
 func TestBand(t *testing.T) {
 	hours := ranFor(forecast.Traits{Queue: "a"}, true, spread...)
-	for name, tc := range map[string]struct {
+	type row struct {
 		// alone has nobody run before it.
 		alone  bool
 		past   []forecast.Past
 		assume time.Duration
 		// want is P10, P50, P90 in hours, the share that is late, and after whom.
 		want string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"after the one that runs, whose end is assumed":       {assume: 4 * time.Hour, want: "3h 3h 3h late 0% after first 100%"},
 		"at once where there is room":                         {alone: true, want: "0h 0h 0h late 0% after  0%"},
 		"as spread as the jobs before it":                     {past: hours, want: "1h 6h 9h late 0% after first 100%"},
 		"late where nobody knows when the one before it ends": {want: "- - - late 100% after  0%"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene().queue("a", "", 4)
-			if !tc.alone {
-				s.running("first", "a", 4, 0, 0)
+	}, func(t *testing.T, tc row) {
+		s := newScene().queue("a", "", 4)
+		if !tc.alone {
+			s.running("first", "a", 4, 0, 0)
+		}
+		s.job("mine", "a", 4, 0, 0)
+		runtimes := forecast.NewRuntimes(tc.past, tc.assume)
+		q, futures := s.ask(t, runtimes, func(j *forecast.Job) forecast.Running {
+			subject := forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
+			if j.Workload.Status.Admission != nil {
+				subject.Running = time.Hour
 			}
-			s.job("mine", "a", 4, 0, 0)
-			runtimes := forecast.NewRuntimes(tc.past, tc.assume)
-			q, futures := s.ask(t, runtimes, func(j *forecast.Job) forecast.Running {
-				subject := forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
-				if j.Workload.Status.Admission != nil {
-					subject.Running = time.Hour
-				}
-				return runtimes.Of(subject)
-			})
-			b := futures.Band(client.ObjectKey{Namespace: "team", Name: "mine"}, q.Horizon)
-			got := fmt.Sprintf("%s %s %s late %.0f%% after %s %.0f%%", inHours(b.P10), inHours(b.P50), inHours(b.P90), 100*b.Late, b.After.Name, 100*b.AfterShare)
-			expect.Same(t, "Unexpected band", tc.want, got)
+			return runtimes.Of(subject)
 		})
-	}
+		b := futures.Band(client.ObjectKey{Namespace: "team", Name: "mine"}, q.Horizon)
+		got := fmt.Sprintf("%s %s %s late %.0f%% after %s %.0f%%", inHours(b.P10), inHours(b.P50), inHours(b.P90), 100*b.Late, b.After.Name, 100*b.AfterShare)
+		expect.Same(t, "Unexpected band", tc.want, got)
+	})
 }
 
 func inHours(d *time.Duration) string {
@@ -146,7 +145,6 @@ func TestWhoComesRunsAsLongAsOneThatReports(t *testing.T) {
 	expect.Same(t, "Unexpected running time", 4*time.Hour, jobs[0].Runs)
 }
 
-// mean is that of all starts.
 func mean(starts []forecast.Start) time.Duration {
 	var sum time.Duration
 	for _, s := range starts {
@@ -165,12 +163,13 @@ func TestPreemptedJobsStartOver(t *testing.T) {
 
 func TestBandOfFewFutures(t *testing.T) {
 	key := client.ObjectKey{Namespace: "team", Name: "mine"}
-	for name, tc := range map[string]struct {
+	type row struct {
 		drawn int
 		// hours are the starts, and want is P10, P50 and P90.
 		hours []int
 		want  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the last is the latest":     {drawn: 5, hours: []int{1, 2, 3, 4, 5}, want: "1h 3h 5h"},
 		"one":                        {drawn: 1, hours: []int{7}, want: "7h 7h 7h"},
 		"one of five comes too late": {drawn: 5, hours: []int{1, 2, 3, 4}, want: "1h 3h -"},
@@ -178,14 +177,12 @@ func TestBandOfFewFutures(t *testing.T) {
 		"nine have a tenth":          {drawn: 9, hours: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, want: "1h 5h 9h"},
 		"of nineteen, the last is beyond nine tenths": {drawn: 19, hours: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, want: "2h 10h 18h"},
 		"none": {want: "- - -"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &forecast.Futures{Drawn: tc.drawn, Starts: map[client.ObjectKey][]forecast.Start{}}
-			for _, h := range tc.hours {
-				f.Starts[key] = append(f.Starts[key], forecast.Start{In: time.Duration(h) * time.Hour})
-			}
-			b := f.Band(key, 24*time.Hour)
-			expect.Same(t, "Unexpected band", tc.want, fmt.Sprintf("%s %s %s", inHours(b.P10), inHours(b.P50), inHours(b.P90)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f := &forecast.Futures{Drawn: tc.drawn, Starts: map[client.ObjectKey][]forecast.Start{}}
+		for _, h := range tc.hours {
+			f.Starts[key] = append(f.Starts[key], forecast.Start{In: time.Duration(h) * time.Hour})
+		}
+		b := f.Band(key, 24*time.Hour)
+		expect.Same(t, "Unexpected band", tc.want, fmt.Sprintf("%s %s %s", inHours(b.P10), inHours(b.P50), inHours(b.P90)))
+	})
 }

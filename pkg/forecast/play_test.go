@@ -43,67 +43,62 @@ func TestPlay(t *testing.T) {
 	}
 	stopping := func(s *scene) { s.settings.Stopping = 30 * time.Second }
 	as := func(set ...func(*scene)) []func(*scene) { return set }
-	for name, tc := range map[string]struct {
-		set  []func(*scene)
-		want []string
-	}{
-		"who waits starts when who runs ends": {as(queued), []string{"1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended"}},
-		"who comes later waits behind who is there": {as(queued, func(s *scene) { s.arriving(30*time.Minute, "third", "a", 4, 0, 0) }),
-			[]string{"30m0s third Queued", "1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended", "2h0m2s third Started"}},
+	expect.Rows(t, map[string]expect.Row[[]func(*scene), []string]{
+		"who waits starts when who runs ends": {In: as(queued), Want: []string{"1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended"}},
+		"who comes later waits behind who is there": {In: as(queued, func(s *scene) { s.arriving(30*time.Minute, "third", "a", 4, 0, 0) }),
+			Want: []string{"30m0s third Queued", "1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended", "2h0m2s third Started"}},
 		"who is preempted stops first, and starts again from its beginning": {
-			as(stopping, preempts(2*time.Hour, time.Hour, func(low *forecast.Job) { low.Again = 3 * time.Hour })), []string{
+			In: as(stopping, preempts(2*time.Hour, time.Hour, func(low *forecast.Job) { low.Again = 3 * time.Hour })), Want: []string{
 				"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m30s low Queued", "1h0m30s high Started",
 				"2h0m30s high Ended", "2h0m31s low Started", "5h0m31s low Ended",
 			}},
 		"a time limit counts what it ran before it was preempted": {
-			as(preempts(3*time.Hour, time.Hour, func(low *forecast.Job) {
+			In: as(preempts(3*time.Hour, time.Hour, func(low *forecast.Job) {
 				low.Again, low.Workload.Spec.MaximumExecutionTimeSeconds = 4*time.Hour, ptr.To[int32](4*3600)
 			}), func(s *scene) { s.arriving(3*time.Hour, "higher", "a", 4, 20, time.Hour) }),
 			// Of four hours, one is over at the begin, and there is another one in each of its runs but the last.
-			[]string{
+			Want: []string{
 				"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Queued", "1h0m0s high Started", "2h0m0s high Ended", "2h0m1s low Started",
 				"3h0m0s higher Queued", "3h0m0s low Preempted", "3h0m0s low Queued", "3h0m0s higher Started", "4h0m0s higher Ended", "4h0m1s low Started", "5h0m2s low Ended",
 			}},
-		"who ends before its pods are stopped does not start again": {as(stopping, preempts(time.Hour+10*time.Second, 0, func(*forecast.Job) {})),
-			[]string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m10s low Ended", "1h0m10s high Started"}},
-		"a share is given back by preemption": {as(func(s *scene) {
+		"who ends before its pods are stopped does not start again": {In: as(stopping, preempts(time.Hour+10*time.Second, 0, func(*forecast.Job) {})),
+			Want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m10s low Ended", "1h0m10s high Started"}},
+		"a share is given back by preemption": {In: as(func(s *scene) {
 			s.queue("a", "all", 4, preempting).queue("b", "all", 4, preempting)
 			s.running("borrower", "b", 8, 0, 10*time.Hour)
 			s.arriving(time.Hour, "owner", "a", 4, 0, 0)
-		}), []string{"1h0m0s owner Queued", "1h0m0s borrower Preempted", "1h0m0s borrower Queued", "1h0m0s owner Started"}},
-		"admission checks take their time": {as(func(s *scene) {
+		}), Want: []string{"1h0m0s owner Queued", "1h0m0s borrower Preempted", "1h0m0s borrower Queued", "1h0m0s owner Started"}},
+		"admission checks take their time": {In: as(func(s *scene) {
 			s.settings.Checks = 5 * time.Minute
 			s.AdmissionChecks = []kueue.AdmissionCheck{{
 				ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{kit.True(kueue.AdmissionCheckActive, "")}},
 			}}
 			s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") })
 			s.job("one", "a", 4, 0, time.Hour)
-		}), []string{"5m0s one Started", "1h5m0s one Ended"}},
-		"who was deactivated holds its quota until it has stopped, and is gone": {as(stopping, func(s *scene) {
+		}), Want: []string{"5m0s one Started", "1h5m0s one Ended"}},
+		"who was deactivated holds its quota until it has stopped, and is gone": {In: as(stopping, func(s *scene) {
 			s.queue("a", "", 4, preempting)
 			kit.Deactivated(s.running("off", "a", 4, 0, 0).Workload)
 			s.job("next", "a", 4, 0, 0)
-		}), []string{"30s off Ended", "31s next Started"}},
+		}), Want: []string{"30s off Ended", "31s next Started"}},
 		"who is preempted and has no queue to come back to is gone": {
-			as(preempts(0, 0, func(low *forecast.Job) { low.Workload.Spec.QueueName = "deleted" })), preempted},
-		"who is preempted from a queue that is stopped is gone": {as(preempts(0, 0, func(low *forecast.Job) { low.Workload.Spec.QueueName = "stopped" }), func(s *scene) {
+			In: as(preempts(0, 0, func(low *forecast.Job) { low.Workload.Spec.QueueName = "deleted" })), Want: preempted},
+		"who is preempted from a queue that is stopped is gone": {In: as(preempts(0, 0, func(low *forecast.Job) { low.Workload.Spec.QueueName = "stopped" }), func(s *scene) {
 			s.queue("stopped", "", 4)
 			s.LocalQueues[1].Spec.StopPolicy = ptr.To(kueue.Hold)
-		}), preempted},
-		"whom Kueue takes nowhere is left out": {as(func(s *scene) {
+		}), Want: preempted},
+		"whom Kueue takes nowhere is left out": {In: as(func(s *scene) {
 			s.queue("a", "", 4)
 			s.job("lost", "nowhere", 4, 0, 0)
 			s.running("gone", "a", 4, 0, 0).Workload.Status.Admission.ClusterQueue = "deleted"
 			s.arriving(time.Hour, "late", "nowhere", 4, 0, 0)
 			s.job("mine", "a", 4, 0, 0)
-		}), []string{"0s lost LeftOut", "0s gone LeftOut", "0s mine Started", "1h0m0s late LeftOut"}},
-		"who is larger than its queue never starts, and the play ends": {set: as(func(s *scene) { s.queue("a", "", 4).job("large", "a", 8, 0, time.Hour) })},
-		"what is beyond the horizon is not told":                       {set: as(queued, func(s *scene) { s.settings.Horizon = time.Hour / 2 })},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected events", tc.want, kit.With(newScene(), tc.set...).play(t))
-		})
-	}
+		}), Want: []string{"0s lost LeftOut", "0s gone LeftOut", "0s mine Started", "1h0m0s late LeftOut"}},
+		"who is larger than its queue never starts, and the play ends": {In: as(func(s *scene) { s.queue("a", "", 4).job("large", "a", 8, 0, time.Hour) })},
+		"what is beyond the horizon is not told":                       {In: as(queued, func(s *scene) { s.settings.Horizon = time.Hour / 2 })},
+	}, func(t *testing.T, tc expect.Row[[]func(*scene), []string]) {
+		expect.Same(t, "Unexpected events", tc.Want, kit.With(newScene(), tc.In...).play(t))
+	})
 }
 
 // crowd is many jobs of random size, priority and length in a cohort where all may preempt.

@@ -29,7 +29,6 @@ func ranFor(traits forecast.Traits, ended bool, hours ...float64) []forecast.Pas
 	return past
 }
 
-// many is n times the same.
 func many(n int, hours float64) []float64 { return slices.Repeat([]float64{hours}, n) }
 
 // counted is a histogram with so many within an hour, in the hour after that, and later.
@@ -99,7 +98,7 @@ func TestRuntimes(t *testing.T) {
 	counts := func(all ...forecast.Histogram) []forecast.Histogram { return all }
 	limit := func(hours int) forecast.Subject { return forecast.Subject{Limit: time.Duration(hours) * time.Hour} }
 	quarter := ran(slices.Concat(many(15, 0.5), many(15, 3))...)
-	for name, tc := range map[string]estimate{
+	expect.Rows(t, map[string]estimate{
 		"what the trainer says goes before all":                                               estimate{past: ran(many(40, 1)...), subject: told(1, 7)}.of(forecast.Reported, "", 7, 7),
 		"a report that is overdue says nothing":                                               estimate{past: ran(many(40, 2)...), subject: told(1.5, 0)}.similar(0.5, 0.5),
 		"jobs that are like it":                                                               estimate{past: ran(many(40, 2)...)}.similar(2, 2),
@@ -130,16 +129,14 @@ func TestRuntimes(t *testing.T) {
 		"a limit alone":         estimate{subject: forecast.Subject{Limit: 3 * time.Hour, Running: time.Hour}}.of(forecast.Limited, "", 2, 2),
 		"what was assumed":      estimate{assume: 4 * time.Hour, subject: runs(1)}.of(forecast.Assumed, "", 3, 3),
 		"unknown stays unknown": estimate{past: ran(many(3, 1)...)}.of(forecast.Unknown, "", 0, 0),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := forecast.NewRuntimes(tc.past, tc.assume, tc.measured...)
-			known := r.Of(tc.subject)
-			expect.Same(t, "Unexpected source", tc.source, known.Source)
-			expect.Same(t, "Unexpected jobs", tc.like, known.Like)
-			got := median(r, tc.subject)
-			expect.That(t, got >= tc.between[0] && got <= tc.between[1], "%s is left, and not between %s and %s", got, tc.between[0], tc.between[1])
-		})
-	}
+	}, func(t *testing.T, tc estimate) {
+		r := forecast.NewRuntimes(tc.past, tc.assume, tc.measured...)
+		known := r.Of(tc.subject)
+		expect.Same(t, "Unexpected source", tc.source, known.Source)
+		expect.Same(t, "Unexpected jobs", tc.like, known.Like)
+		got := median(r, tc.subject)
+		expect.That(t, got >= tc.between[0] && got <= tc.between[1], "%s is left, and not between %s and %s", got, tc.between[0], tc.between[1])
+	})
 }
 
 // Within a bucket nothing is known, and times are alike by their logarithms. How many there are makes no difference.
@@ -231,11 +228,12 @@ func testExperimentsEndTogether(t *testing.T, gap time.Duration) {
 }
 
 func TestExperimentsGoToQueues(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		// of is the hours that the jobs of an experiment run for in a queue.
 		of      func(experiment int, queue string) float64
 		between [2]time.Duration
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"to several, and what runs elsewhere tells": {of: func(experiment int, _ string) float64 { return float64(1 + experiment) },
 			between: [2]time.Duration{18 * time.Hour, 22 * time.Hour}},
 		"to one each, and what runs elsewhere tells nothing": {of: func(experiment int, queue string) float64 {
@@ -244,21 +242,19 @@ func TestExperimentsGoToQueues(t *testing.T) {
 			}
 			return float64(2 + experiment)
 		}, between: [2]time.Duration{time.Hour / 2, 2 * time.Hour}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var past []forecast.Past
-			for experiment := range 20 {
-				for n := range 10 {
-					queue := []string{"a", "b", "b"}[n%3]
-					past = append(past, forecast.Past{
-						Traits: forecast.Traits{Queue: queue, GPUs: 1}, Ran: forecast.Ran{For: time.Duration(tc.of(experiment, queue) * float64(time.Hour)), Ended: true},
-						Submitted: begin.Add(time.Duration(experiment-20)*time.Hour + time.Duration(n)*time.Second),
-					})
-				}
+	}, func(t *testing.T, tc row) {
+		var past []forecast.Past
+		for experiment := range 20 {
+			for n := range 10 {
+				queue := []string{"a", "b", "b"}[n%3]
+				past = append(past, forecast.Past{
+					Traits: forecast.Traits{Queue: queue, GPUs: 1}, Ran: forecast.Ran{For: time.Duration(tc.of(experiment, queue) * float64(time.Hour)), Ended: true},
+					Submitted: begin.Add(time.Duration(experiment-20)*time.Hour + time.Duration(n)*time.Second),
+				})
 			}
-			last := past[len(past)-1].Submitted.Add(time.Second)
-			got := median(forecast.NewRuntimes(past, 0), forecast.Subject{Traits: forecast.Traits{Queue: "a", GPUs: 1}, Submitted: last})
-			expect.That(t, got >= tc.between[0] && got <= tc.between[1], "it runs for %s, and not between %s and %s", got, tc.between[0], tc.between[1])
-		})
-	}
+		}
+		last := past[len(past)-1].Submitted.Add(time.Second)
+		got := median(forecast.NewRuntimes(past, 0), forecast.Subject{Traits: forecast.Traits{Queue: "a", GPUs: 1}, Submitted: last})
+		expect.That(t, got >= tc.between[0] && got <= tc.between[1], "it runs for %s, and not between %s and %s", got, tc.between[0], tc.between[1])
+	})
 }

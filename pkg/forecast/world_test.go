@@ -37,9 +37,7 @@ func (s *scene) queue(name, cohort string, gpus int, changes ...func(*kueue.Clus
 	cq := kit.ClusterQueue(name, kit.Quota{Flavor: pool, GPUs: strconv.Itoa(gpus)})
 	cq.Spec.CohortName, cq.Spec.QueueingStrategy = kueue.CohortReference(cohort), kueue.BestEffortFIFO
 	cq.Spec.Preemption, cq.Spec.FlavorFungibility = nil, nil
-	for _, change := range changes {
-		change(&cq.Spec)
-	}
+	kit.With(&cq.Spec, changes...)
 	s.ClusterQueues = append(s.ClusterQueues, *cq)
 	s.LocalQueues = append(s.LocalQueues, *kit.LocalQueue("team", name, name))
 	return s
@@ -64,7 +62,6 @@ func (s *scene) running(name, queue string, pods, priority int32, runs time.Dura
 	return j
 }
 
-// arriving adds one that comes later.
 func (s *scene) arriving(after time.Duration, name, queue string, pods, priority int32, runs time.Duration) *forecast.Job {
 	j := s.job(name, queue, pods, priority, runs)
 	j.Arrives = begin.Add(after)
@@ -72,7 +69,6 @@ func (s *scene) arriving(after time.Duration, name, queue string, pods, priority
 	return j
 }
 
-// line tells of an event as tests write it down.
 func line(e forecast.Event) string {
 	return fmt.Sprintf("%s %s %s", e.At.Sub(begin), e.Job.Name, e.Kind)
 }

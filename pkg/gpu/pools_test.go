@@ -45,7 +45,6 @@ type pool struct {
 	Taints    []corev1.Taint
 }
 
-// split is the pools that nodes make.
 type split struct {
 	nodes []corev1.Node
 	want  []pool
@@ -70,7 +69,7 @@ func TestPools(t *testing.T) {
 	}
 	const machineSet = "machine.openshift.io/cluster-api-machineset"
 	longName := strings.Repeat("x", 55)
-	for name, tc := range map[string]split{
+	expect.Rows(t, map[string]split{
 		"no nodes": of(),
 		"nodes with the same product are one pool, sorted": of(node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)).
 			make(ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b"}, gkeTaint)),
@@ -158,29 +157,28 @@ func TestPools(t *testing.T) {
 			make(
 				ofGPUs("h100-80gb-hbm3-"+longName[:46]+"-2", h100(machineSet, longName+"-b"), []string{"b"}, teamTaint),
 				ofGPUs("h100-80gb-hbm3-"+longName[:48], h100(machineSet, longName+"-a"), []string{"a"})),
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, order := range []string{"as given", "the other way"} {
-				got := expect.Each(Pools(tc.nodes), func(p Pool) pool {
-					names := expect.Each(p.Nodes, func(n *corev1.Node) string { return n.Name })
-					return pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints}
-				})
-				expect.Same(t, fmt.Sprintf("Nodes %s: unexpected pools", order), tc.want, got, cmpopts.EquateEmpty())
-				slices.Reverse(tc.nodes)
-			}
-		})
-	}
+	}, func(t *testing.T, tc split) {
+		for _, order := range []string{"as given", "the other way"} {
+			got := expect.Each(Pools(tc.nodes), func(p Pool) pool {
+				names := expect.Each(p.Nodes, func(n *corev1.Node) string { return n.Name })
+				return pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints}
+			})
+			expect.Same(t, fmt.Sprintf("Nodes %s: unexpected pools", order), tc.want, got, cmpopts.EquateEmpty())
+			slices.Reverse(tc.nodes)
+		}
+	})
 }
 
 func TestTolerated(t *testing.T) {
 	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: key, Value: value, Effect: effect}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		taint corev1.Taint
 		name  corev1.ResourceName
 		want  bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"GKE's, for whole GPUs":                  {taint: gkeTaint, name: Whole, want: true},
 		"the same on EKS, with another value":    {taint: taint("nvidia.com/gpu", "true", "NoSchedule"), name: Whole, want: true},
 		"without a value, as OpenShift's docs":   {taint: taint("nvidia.com/gpu", "", "NoSchedule"), name: "nvidia.com/gpu.shared", want: true},
@@ -190,31 +188,20 @@ func TestTolerated(t *testing.T) {
 		"one that also drives running pods away": {taint: taint("nvidia.com/gpu", "true", "NoExecute"), name: Whole},
 		"Azure's":                                {taint: azureTaint, name: Whole},
 		"a spot pool's":                          {taint: spotTaint, name: Whole},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected answer whether it is tolerated", tc.want, Tolerated(tc.taint, tc.name))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected answer whether it is tolerated", tc.want, Tolerated(tc.taint, tc.name))
+	})
 }
 
 func TestLevels(t *testing.T) {
-	host := "kubernetes.io/hostname"
-	for name, tc := range map[string]struct {
-		nodes []labelSet
-		want  []string
-	}{
-		"no nodes":               {},
-		"the node itself":        {nodes: []labelSet{{host: "a"}, {host: "b"}}, want: []string{host}},
-		"a clique within a zone": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1", "topology.kubernetes.io/zone": "z"}}, want: []string{"topology.kubernetes.io/zone", CliqueLabel, host}},
-		"a label that one node lacks is no level": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1"}, {host: "b"}}, want: []string{host}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var nodes []*corev1.Node
-			for _, l := range tc.nodes {
-				n := node("", nil, l)
-				nodes = append(nodes, &n)
-			}
-			expect.Same(t, "Unexpected levels", tc.want, Levels(nodes))
-		})
+	const host = "kubernetes.io/hostname"
+	levels := func(labels []labelSet) []string {
+		return Levels(expect.Each(labels, func(l labelSet) *corev1.Node { return new(node("", nil, l)) }))
 	}
+	expect.Answers(t, levels, map[string]expect.Row[[]labelSet, []string]{
+		"no nodes":               {},
+		"the node itself":        {In: []labelSet{{host: "a"}, {host: "b"}}, Want: []string{host}},
+		"a clique within a zone": {In: []labelSet{{host: "a", CliqueLabel: "x.1", "topology.kubernetes.io/zone": "z"}}, Want: []string{"topology.kubernetes.io/zone", CliqueLabel, host}},
+		"a label that one node lacks is no level": {In: []labelSet{{host: "a", CliqueLabel: "x.1"}, {host: "b"}}, Want: []string{host}},
+	})
 }

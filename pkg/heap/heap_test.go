@@ -19,64 +19,52 @@ import (
 func TestSetLimit(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
-	tests := map[string]struct {
-		env   string
-		limit int64
-		want  int64
-	}{
+	type row struct {
+		env         string
+		limit, want int64
+	}
+	expect.Rows(t, map[string]row{
 		"most of the container's limit is Go's": {env: "1000MiB", limit: 1000 << 20, want: 850 << 20},
 		"no limit is set":                       {limit: math.MaxInt64},
 		"the limit is turned off":               {env: "off", limit: math.MaxInt64},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("GOMEMLIMIT", tc.env)
-			debug.SetMemoryLimit(tc.limit)
-			expect.Same(t, "Unexpected SetLimit", tc.want, SetLimit())
-			expect.Same(t, "Unexpected limit of the runtime", cmp.Or(tc.want, tc.limit), debug.SetMemoryLimit(-1))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		t.Setenv("GOMEMLIMIT", tc.env)
+		debug.SetMemoryLimit(tc.limit)
+		expect.Same(t, "Unexpected SetLimit", tc.want, SetLimit())
+		expect.Same(t, "Unexpected limit of the runtime", cmp.Or(tc.want, tc.limit), debug.SetMemoryLimit(-1))
+	})
 }
 
 func TestScarce(t *testing.T) {
 	held := make([]byte, 64<<20)
 	runtime.GC()
-	tests := map[string]struct {
-		limit int64
-		want  bool
-	}{
+	expect.Rows(t, map[string]expect.Row[int64, bool]{
 		"there is no limit":                   {},
-		"the heap is far from the limit":      {limit: 1 << 30},
-		"the heap takes nearly all there is":  {limit: 80 << 20, want: true},
-		"the heap is larger than it ought to": {limit: 10 << 20, want: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			told := false
-			scarce := Scarce(tc.limit, func(scarce bool) { told = scarce })
-			got := scarce()
-			expect.That(t, got == tc.want && told == tc.want, "scarce = %t and told %t with %d bytes in use, want %t", got, told, inUse(), tc.want)
-		})
-	}
+		"the heap is far from the limit":      {In: 1 << 30},
+		"the heap takes nearly all there is":  {In: 80 << 20, Want: true},
+		"the heap is larger than it ought to": {In: 10 << 20, Want: true},
+	}, func(t *testing.T, tc expect.Row[int64, bool]) {
+		told := false
+		scarce := Scarce(tc.In, func(scarce bool) { told = scarce })
+		got := scarce()
+		expect.That(t, got == tc.Want && told == tc.Want, "scarce = %t and told %t with %d bytes in use, want %t", got, told, inUse(), tc.Want)
+	})
 	runtime.KeepAlive(held)
 }
 
 func TestTight(t *testing.T) {
-	tests := map[string]struct {
-		before bool
-		share  float64
-		want   bool
-	}{
+	type row struct {
+		before, want bool
+		share        float64
+	}
+	expect.Rows(t, map[string]row{
 		"it gets tight":                       {share: 0.76, want: true},
 		"it is not tight yet":                 {share: 0.74},
 		"a little less does not change it":    {before: true, share: 0.70, want: true},
 		"as much as before it got tight will": {before: true, share: 0.64},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected answer whether it is tight", tc.want, tight(tc.before, tc.share))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected answer whether it is tight", tc.want, tight(tc.before, tc.share))
+	})
 }
 
 func TestGate(t *testing.T) {
@@ -112,20 +100,12 @@ func TestGate(t *testing.T) {
 
 func TestPercentFor(t *testing.T) {
 	const mib = 1 << 20
-	tests := map[string]struct {
-		live uint64
-		want int
-	}{
-		"nothing is live yet":           {live: 0, want: 800},
-		"little is live":                {live: 16 * mib, want: 200},
-		"as much as the floor is worth": {live: 64 * mib, want: 50},
-		"much is live":                  {live: 300 * mib, want: 50},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected percentage", tc.want, percentFor(tc.live, 50, 32*mib))
-		})
-	}
+	expect.Answers(t, func(in uint64) int { return percentFor(in, 50, 32*mib) }, map[string]expect.Row[uint64, int]{
+		"nothing is live yet":           {In: 0, Want: 800},
+		"little is live":                {In: 16 * mib, Want: 200},
+		"as much as the floor is worth": {In: 64 * mib, Want: 50},
+		"much is live":                  {In: 300 * mib, Want: 50},
+	})
 }
 
 func TestEachCollection(t *testing.T) {

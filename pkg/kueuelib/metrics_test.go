@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,15 +16,14 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus", Labels: map[string]string{"team": "vision"}}}
 	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "queue", Annotations: map[string]string{"example.com/project": "ocr"}}}
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm"}, Spec: kueue.WorkloadSpec{QueueName: "queue"}}
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
-	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	wl := kit.With(kit.Workload("jobs", "llm", "queue", time.Time{}), kit.Runs("gpus", "", time.Now()))
 
 	labels := expect.Must(NewCustomLabels(nil))(t)
 	ObserveReady(wl, true, labels)

@@ -31,7 +31,6 @@ func gpuSeconds(of map[slot]float64) seconds {
 	return sums
 }
 
-// sums are those of a book at a time.
 func sums(b *Book, now time.Time) seconds {
 	return gpuSeconds(b.Totals(now))
 }
@@ -64,7 +63,6 @@ type storyStep struct {
 	saved int
 }
 
-// sees has a Workload seen.
 func (s story) sees(at int, wl object) story {
 	s.steps = append(s.steps, storyStep{at: at, wl: wl})
 	return s
@@ -82,7 +80,6 @@ func (s story) restarts(saved, at int, wl object) story {
 	return s
 }
 
-// holds is the end of it.
 func (s story) holds(until int, want seconds) story { return story{s.steps, until, want} }
 
 func TestBook(t *testing.T) {
@@ -97,7 +94,7 @@ func TestBook(t *testing.T) {
 	wasUseful := seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus}
 	wasLost := seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}
 	wasDeleted := seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus}
-	for name, tc := range map[string]story{
+	expect.Rows(t, map[string]story{
 		"it runs on":                             story{}.sees(21, running()).holds(30, seconds{"waiting": 10 * gpus, "running": 10 * gpus}),
 		"only the last version is seen":          story{}.sees(70, succeeded()).holds(100, wasUseful),
 		"it is seen twice":                       story{}.sees(61, succeeded()).sees(62, succeeded()).restarts(399, 400, succeeded()).holds(500, wasUseful),
@@ -130,21 +127,19 @@ func TestBook(t *testing.T) {
 			holds(70, seconds{"waiting": 10 * gpus}),
 		"another process sees an old version of what has ended": story{}.sees(21, running()).
 			sees(56, versioned(evicted().release(55), "9")).restarts(57, 60, versioned(running(), "5")).holds(70, wasLost),
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, known := NewBook(noon), time.Time{}
-			for _, s := range tc.steps {
-				if s.saved != 0 {
-					b, known = reloaded(t, b, at(s.saved)), at(s.saved)
-				}
-				b.Observe(Read(s.wl.Workload, Facts{WaitsForPods: true}), at(s.at), known)
-				if s.gone {
-					b.Gone(s.wl.UID, at(s.at), at(s.at))
-				}
+	}, func(t *testing.T, tc story) {
+		b, known := NewBook(noon), time.Time{}
+		for _, s := range tc.steps {
+			if s.saved != 0 {
+				b, known = reloaded(t, b, at(s.saved)), at(s.saved)
 			}
-			expect.Same(t, "Unexpected GPU seconds", tc.want, sums(b, at(tc.until)))
-		})
-	}
+			b.Observe(Read(s.wl.Workload, Facts{WaitsForPods: true}), at(s.at), known)
+			if s.gone {
+				b.Gone(s.wl.UID, at(s.at), at(s.at))
+			}
+		}
+		expect.Same(t, "Unexpected GPU seconds", tc.want, sums(b, at(tc.until)))
+	})
 }
 
 func reclaimed(o object) object {
@@ -186,10 +181,11 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 func TestObserveEnd(t *testing.T) {
 	waits := newObject("a").reserve(10).admit(10)
 	runs := waits.copy().ready(12)
-	for name, tc := range map[string]struct {
+	type row struct {
 		before, after object
 		want          bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"quota is reserved":                 {before: newObject("a"), after: waits},
 		"its pods get ready":                {before: waits, after: runs},
 		"nothing changes":                   {before: runs, after: runs},
@@ -198,14 +194,12 @@ func TestObserveEnd(t *testing.T) {
 		"it is evicted before its pods ran": {before: waits, after: waits.copy().evict(20), want: true},
 		"it finishes":                       {before: runs, after: runs.copy().finish(kueue.WorkloadFinishedReasonSucceeded, 20), want: true},
 		"a stop that is known goes on":      {before: runs.copy().evict(20), after: runs.copy().evict(20).release(30)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := NewBook(noon)
-			b.observeEnd(Read(versioned(tc.before, "1").Workload, Facts{WaitsForPods: true}), at(31))
-			got := b.observeEnd(Read(versioned(tc.after, "2").Workload, Facts{WaitsForPods: true}), at(31))
-			expect.Same(t, "Unexpected answer", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		b := NewBook(noon)
+		b.observeEnd(Read(versioned(tc.before, "1").Workload, Facts{WaitsForPods: true}), at(31))
+		got := b.observeEnd(Read(versioned(tc.after, "2").Workload, Facts{WaitsForPods: true}), at(31))
+		expect.Same(t, "Unexpected answer", tc.want, got)
+	})
 }
 
 func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {

@@ -158,7 +158,6 @@ func (h *history) stops(uid types.UID, j *simulated) {
 	}
 }
 
-// run plays the history for some seconds.
 func (h *history) run(seconds int) {
 	for range seconds {
 		for _, uid := range slices.Sorted(maps.Keys(h.jobs)) {

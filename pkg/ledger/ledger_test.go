@@ -42,7 +42,6 @@ func newStage(t *testing.T, objs ...client.Object) *stage {
 	return s
 }
 
-// saved is the ConfigMap of a ledger.
 func saved(data []byte) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
@@ -102,7 +101,6 @@ func (l *Ledger) billed() seconds {
 	return sums(l.book, time.Now())
 }
 
-// together has it put series together.
 func (l *Ledger) together(as func(Series) Series) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,17 +119,12 @@ func TestOfTrainJob(t *testing.T) {
 	newer, foreign := ofTrainJob("a"), ofTrainJob("a")
 	newer.OwnerReferences[0].APIVersion = trainjob.GVK.Group + "/v9"
 	foreign.OwnerReferences[0].APIVersion = "example.com/" + trainjob.GVK.Version
-	for name, tc := range map[string]struct {
-		of   object
-		want bool
-	}{
-		"a TrainJob":                    {ofTrainJob("a"), true},
-		"a TrainJob of another version": {newer, true},
-		"a TrainJob of somebody else":   {foreign, false},
-		"nothing":                       {newObject("a"), false},
-	} {
-		expect.Same(t, "Unexpected OfTrainJob of the Workload of "+name, tc.want, OfTrainJob(tc.of.Workload))
-	}
+	expect.Answers(t, OfTrainJob, map[string]expect.Row[*kueue.Workload, bool]{
+		"a TrainJob":                    {In: ofTrainJob("a").Workload, Want: true},
+		"a TrainJob of another version": {In: newer.Workload, Want: true},
+		"a TrainJob of somebody else":   {In: foreign.Workload},
+		"nothing":                       {In: newObject("a").Workload},
+	})
 }
 
 // now is the second after noon that it is now.
@@ -179,28 +172,23 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 
 // Nothing tells when a Workload went that is not there for the next leader: what it held counts until the last save.
 func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
-	for name, tc := range map[string]struct {
-		killed bool
-		atMost time.Duration
-	}{"its leader was stopped": {}, "its leader was killed": {killed: true, atMost: refreshPeriod}} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				former, stop := s.leads(t)
-				former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
-				const ran = 3*time.Hour + 7*time.Minute
-				expect.Pass(ran)
-				if tc.killed {
-					s.refusing = errors.New("no")
-				}
-				stop()
-				s.refusing = nil
-				latter, stop := s.leads(t)
-				defer stop()
-				missing := ran - time.Duration(latter.billed()["running"]/16)*time.Second
-				expect.That(t, missing >= 0 && missing <= tc.atMost, "%s of it are missing, want %s at the most", missing, tc.atMost)
-			})
+	expect.Rows(t, map[string]time.Duration{"its leader was stopped": 0, "its leader was killed": refreshPeriod}, func(t *testing.T, atMost time.Duration) {
+		onStage(t, func(t *testing.T, s *stage) {
+			former, stop := s.leads(t)
+			former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
+			const ran = 3*time.Hour + 7*time.Minute
+			expect.Pass(ran)
+			if atMost > 0 {
+				s.refusing = errors.New("no")
+			}
+			stop()
+			s.refusing = nil
+			latter, stop := s.leads(t)
+			defer stop()
+			missing := ran - time.Duration(latter.billed()["running"]/16)*time.Second
+			expect.That(t, missing >= 0 && missing <= atMost, "%s of it are missing, want %s at the most", missing, atMost)
 		})
-	}
+	})
 }
 
 func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
@@ -277,43 +265,39 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 }
 
 func TestPauseBetweenSaves(t *testing.T) {
-	for name, tc := range map[string]struct{ took, want time.Duration }{
-		"a save that takes no time": {want: time.Second},
-		"a short save":              {took: 20 * time.Millisecond, want: time.Second},
-		"that of a large ledger":    {took: 150 * time.Millisecond, want: 1500 * time.Millisecond},
-		"a slow API server":         {took: 4 * time.Second, want: 2500 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected pause", tc.want, pause(tc.took)) })
-	}
+	expect.Answers(t, pause, map[string]expect.Row[time.Duration, time.Duration]{
+		"a save that takes no time": {Want: time.Second},
+		"a short save":              {In: 20 * time.Millisecond, Want: time.Second},
+		"that of a large ledger":    {In: 150 * time.Millisecond, Want: 1500 * time.Millisecond},
+		"a slow API server":         {In: 4 * time.Second, Want: 2500 * time.Millisecond},
+	})
 }
 
 func TestLedgerThatIsNeverReadSaysSo(t *testing.T) {
-	for name, read := range map[string]func(context.Context) error{
+	expect.Rows(t, map[string]func(context.Context) error{
 		"the API server refuses": func(context.Context) error { return errors.New("no") },
 		"the API server hangs": func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				l, _ := s.ledger()
-				reads := 0
-				l.store.reader = interceptor.NewClient(s, interceptor.Funcs{
-					Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-						reads++
-						return read(ctx)
-					},
-				})
-				stop := lead(t, l)
-				expect.Pass(3 * saveTimeout)
-				unsaved, tries := l.unsaved()
-				expect.That(t, tries && unsaved > saveTimeout && reads >= 2,
-					"After %d reads it tells for %s, leading: %t, that it cannot be saved", reads, unsaved, tries)
-				stop()
+	}, func(t *testing.T, read func(context.Context) error) {
+		onStage(t, func(t *testing.T, s *stage) {
+			l, _ := s.ledger()
+			reads := 0
+			l.store.reader = interceptor.NewClient(s, interceptor.Funcs{
+				Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+					reads++
+					return read(ctx)
+				},
 			})
+			stop := lead(t, l)
+			expect.Pass(3 * saveTimeout)
+			unsaved, tries := l.unsaved()
+			expect.That(t, tries && unsaved > saveTimeout && reads >= 2,
+				"After %d reads it tells for %s, leading: %t, that it cannot be saved", reads, unsaved, tries)
+			stop()
 		})
-	}
+	})
 }
 
 func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
@@ -411,28 +395,26 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 
 // Who orphans a Workload takes its owner off: Kueue finishes it, and the manager may restart in between.
 func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
-	for name, restarts := range map[string]bool{"under the same leader": false, "while nobody leads": true} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				l, stop := s.leads(t)
-				running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
-				l.look(t.Context(), running.Workload)
-				expect.Pass(10 * time.Second)
-				orphan := versioned(running.copy().finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
-				orphan.OwnerReferences = nil
-				if restarts {
-					stop()
-					orphan.ResourceVersion = ""
-					expect.NoError(t, s.Create(t.Context(), orphan.Workload))
-					l, stop = s.leads(t)
-				}
-				defer stop()
-				l.look(t.Context(), orphan.Workload)
-				expect.Pass(10 * time.Second)
-				expect.Same(t, "Unexpected account", seconds{"running": 160, "deleted": 160}, l.billed())
-			})
+	expect.Rows(t, map[string]bool{"under the same leader": false, "while nobody leads": true}, func(t *testing.T, restarts bool) {
+		onStage(t, func(t *testing.T, s *stage) {
+			l, stop := s.leads(t)
+			running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
+			l.look(t.Context(), running.Workload)
+			expect.Pass(10 * time.Second)
+			orphan := versioned(running.copy().finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
+			orphan.OwnerReferences = nil
+			if restarts {
+				stop()
+				orphan.ResourceVersion = ""
+				expect.NoError(t, s.Create(t.Context(), orphan.Workload))
+				l, stop = s.leads(t)
+			}
+			defer stop()
+			l.look(t.Context(), orphan.Workload)
+			expect.Pass(10 * time.Second)
+			expect.Same(t, "Unexpected account", seconds{"running": 160, "deleted": 160}, l.billed())
 		})
-	}
+	})
 }
 
 func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {

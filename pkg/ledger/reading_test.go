@@ -37,7 +37,6 @@ func newObject(uid types.UID) object {
 
 func (o object) copy() object { return object{o.DeepCopy()} }
 
-// set sets a condition at a time.
 func (o object) set(condition string, is bool, reason string, seconds int) object {
 	status := metav1.ConditionFalse
 	if is {
@@ -114,11 +113,12 @@ func TestRead(t *testing.T) {
 		return want{Reserved: at(since), Marks: marks, Outcome: metrics.OutcomeLost}
 	}
 	pods := Facts{WaitsForPods: true}
-	for name, tc := range map[string]struct {
+	type row struct {
 		wl    object
 		facts Facts
 		want  want
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it never had quota":                                        {wl: newObject("a"), want: want{Outcome: metrics.OutcomeLost}},
 		"it waits for checks":                                       {wl: newObject("a").reserve(10), facts: Facts{Started: at(5)}, want: lost(10, waiting(10))},
 		"it waits for pods":                                         {wl: newObject("a").reserve(10).admit(12), facts: Facts{WaitsForPods: true, Started: at(14)}, want: lost(10, waiting(10))},
@@ -154,13 +154,11 @@ func TestRead(t *testing.T) {
 		"it has failed": {wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonFailed, 45), facts: pods,
 			want: want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeFailed}},
 		"it finished without quota": {wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := Read(tc.wl.Workload, tc.facts)
-			got := want{Reserved: r.Reserved, Released: r.Released, Ended: r.Ended, Marks: r.Marks, Outcome: r.Outcome}
-			expect.Same(t, "Unexpected reading", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		r := Read(tc.wl.Workload, tc.facts)
+		got := want{Reserved: r.Reserved, Released: r.Released, Ended: r.Ended, Marks: r.Marks, Outcome: r.Outcome}
+		expect.Same(t, "Unexpected reading", tc.want, got)
+	})
 }
 
 func TestReadShares(t *testing.T) {

@@ -4,7 +4,6 @@ package logging
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -54,36 +53,24 @@ func TestSetDefault(t *testing.T) {
 
 func TestDiscreet(t *testing.T) {
 	env := field.NewPath("spec", "env").Index(0).Child("value")
-	tests := map[string]struct {
-		err  error
-		want string
-	}{
-		"a pod template that cannot change": {
-			err:  invalid(field.Invalid(field.NewPath("spec", "template"), template(), "field is immutable")),
-			want: `Job.batch "llm-node-0" is invalid: spec.template: Invalid value: (left out): field is immutable`,
-		},
-		"a pod template that is wrong": {
-			err:  invalid(field.Invalid(field.NewPath("spec", "template"), template(), "must not be: so")),
-			want: `Job.batch "llm-node-0" is invalid: spec.template: Invalid value: (left out)`,
-		},
-		"a value, and other fields": {
-			err:  invalid(field.Invalid(env, secret+`"quoted"`, "must be short"), field.Forbidden(field.NewPath("spec", "suspend"), "no")),
-			want: `Job.batch "llm-node-0" is invalid: [spec.env[0].value: Invalid value: (left out): must be short, spec.suspend: Forbidden: no]`,
-		},
-		"one of a list":     {err: invalid(field.NotSupported(env, secret, []string{"a"})), want: `Job.batch "llm-node-0" is invalid: spec.env[0].value: Unsupported value: (left out): supported values: "a"`},
-		"one that is twice": {err: invalid(field.Duplicate(env, secret)), want: `Job.batch "llm-node-0" is invalid: spec.env[0].value: Duplicate value: (left out)`},
-		"no value at all":   {err: errors.New(`admission webhook "a" denied the request: no`), want: `admission webhook "a" denied the request: no`},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected text", tc.want, Discreet(tc.err.Error()))
-			// Events are cut at some length.
-			for cut := range tc.err.Error() {
-				got := Discreet(tc.err.Error()[:cut])
-				expect.That(t, !strings.Contains(got, "s3cret") && !strings.Contains(got, "user"), "Cut at %d, it is %s", cut, got)
-			}
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[error, string]{
+		"a pod template that cannot change": {In: invalid(field.Invalid(field.NewPath("spec", "template"), template(), "field is immutable")),
+			Want: `Job.batch "llm-node-0" is invalid: spec.template: Invalid value: (left out): field is immutable`},
+		"a pod template that is wrong": {In: invalid(field.Invalid(field.NewPath("spec", "template"), template(), "must not be: so")),
+			Want: `Job.batch "llm-node-0" is invalid: spec.template: Invalid value: (left out)`},
+		"a value, and other fields": {In: invalid(field.Invalid(env, secret+`"quoted"`, "must be short"), field.Forbidden(field.NewPath("spec", "suspend"), "no")),
+			Want: `Job.batch "llm-node-0" is invalid: [spec.env[0].value: Invalid value: (left out): must be short, spec.suspend: Forbidden: no]`},
+		"one of a list":     {In: invalid(field.NotSupported(env, secret, []string{"a"})), Want: `Job.batch "llm-node-0" is invalid: spec.env[0].value: Unsupported value: (left out): supported values: "a"`},
+		"one that is twice": {In: invalid(field.Duplicate(env, secret)), Want: `Job.batch "llm-node-0" is invalid: spec.env[0].value: Duplicate value: (left out)`},
+		"no value at all":   {In: errors.New(`admission webhook "a" denied the request: no`), Want: `admission webhook "a" denied the request: no`},
+	}, func(t *testing.T, tc expect.Row[error, string]) {
+		expect.Same(t, "Unexpected text", tc.Want, Discreet(tc.In.Error()))
+		// Events are cut at some length.
+		for cut := range tc.In.Error() {
+			got := Discreet(tc.In.Error()[:cut])
+			expect.That(t, !strings.Contains(got, "s3cret") && !strings.Contains(got, "user"), "Cut at %d, it is %s", cut, got)
+		}
+	})
 }
 
 // Whichever way a text gets into a line, and in both formats, values of fields do not.
@@ -130,10 +117,9 @@ func TestForController(t *testing.T) {
 	of(&reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "llm"}}).Info("Looked")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	expect.Same(t, "Unexpected number of lines", 2, len(lines))
-	var looked struct {
+	looked := expect.FromJSON[struct {
 		Controller string
 		TrainJob   types.NamespacedName
-	}
-	expect.NoError(t, json.Unmarshal([]byte(lines[1]), &looked))
+	}](t, lines[1])
 	expect.That(t, looked.Controller == "trainjob" && looked.TrainJob.String() == "team/llm", "The line is %s", lines[1])
 }

@@ -23,24 +23,21 @@ func TestConditions(t *testing.T) {
 	scope := admissionregistrationv1.MatchCondition{Name: Queued, Expression: queued}
 	notOwn := admissionregistrationv1.MatchCondition{Name: NotOwn, Expression: `request.userInfo.username != "manager"`}
 	type list = []admissionregistrationv1.MatchCondition
-	cases := map[string]struct {
-		have  list
-		every bool
-		self  string
-		want  list
-	}{
+	type row struct {
+		have, want list
+		every      bool
+		self       string
+	}
+	expect.Rows(t, map[string]row{
 		"only queued TrainJobs":               {have: list{deleting}, want: list{deleting, scope}},
 		"every TrainJob":                      {have: list{deleting, scope}, every: true, want: list{deleting}},
 		"every one, but of the manager":       {have: list{deleting, scope}, every: true, self: "manager", want: list{deleting, notOwn}},
 		"what is there already":               {have: list{deleting, scope, notOwn}, self: "manager", want: list{deleting, scope, notOwn}},
 		"what a former version wrote":         {have: list{{Name: Queued, Expression: "old"}, deleting}, want: list{deleting, scope}},
 		"a configuration without a condition": {want: list{scope}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected conditions", tc.want, conditions(tc.have, tc.every, tc.self))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected conditions", tc.want, conditions(tc.have, tc.every, tc.self))
+	})
 }
 
 // The API server's own code decides which requests reach a webhook.
@@ -58,11 +55,12 @@ func TestWhatReachesTheWebhooks(t *testing.T) {
 	}
 	entry := func(manager string) object { return entryOf(manager, object{"name": "node"}) }
 	plain, queue := job(nil, object{}), object{"kueue.x-k8s.io/queue-name": "gpus"}
-	cases := map[string]struct {
+	type row struct {
 		object, old object
 		user        string
 		want        bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a TrainJob without a queue":                                 {object: plain},
 		"one with other labels":                                      {object: job(object{"app": "llm"}, object{})},
 		"one with somebody's entry":                                  {object: job(nil, entry("example.com/user"))},
@@ -77,13 +75,9 @@ func TestWhatReachesTheWebhooks(t *testing.T) {
 		"one with our overrides":                                     {object: job(nil, object{"podTemplateOverrides": []any{object{"metadata": object{"annotations": object{"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}}}}), want: true},
 		"one without a spec":                                         {object: object{"metadata": object{"name": "llm"}}},
 		"a write of the manager":                                     {object: job(queue, object{}), user: `the "manager"`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user)
-			expect.Same(t, "Unexpected answer whether it reaches the webhook", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected answer whether it reaches the webhook", tc.want, matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user))
+	})
 }
 
 func matches(t *testing.T, conditions []admissionregistrationv1.MatchCondition, obj, old map[string]any, userName string) bool {

@@ -55,7 +55,6 @@ func tellOne(labels QueueLabels, m Metric) func(Tell) {
 	}
 }
 
-// described is a metric as it is gathered.
 type described struct {
 	Type   Type
 	Help   string
@@ -86,50 +85,36 @@ func TestLint(t *testing.T) {
 }
 
 func TestLabelsOfLocalQueues(t *testing.T) {
-	for name, tc := range map[string]struct {
-		labels QueueLabels
-		want   string
-	}{
-		"on":  {QueueLabels{LocalQueues: true}, "gpus team queue"},
-		"off": {QueueLabels{}, "gpus  "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			families := expect.Must(everything(t, tc.labels).Gather())(t)
-			queues := 0
-			for _, family := range families {
-				for _, metric := range family.Metric {
-					values := map[string]string{}
-					for _, pair := range metric.Label {
-						values[pair.GetName()] = pair.GetValue()
-					}
-					if _, of := values[ClusterQueue]; !of {
-						continue
-					}
+	expect.Rows(t, map[string]expect.Row[QueueLabels, string]{
+		"on":  {In: QueueLabels{LocalQueues: true}, Want: "gpus team queue"},
+		"off": {In: QueueLabels{}, Want: "gpus  "},
+	}, func(t *testing.T, tc expect.Row[QueueLabels, string]) {
+		families := expect.Must(everything(t, tc.In).Gather())(t)
+		queues := 0
+		for _, family := range families {
+			for _, metric := range family.Metric {
+				values := map[string]string{}
+				for _, pair := range metric.Label {
+					values[pair.GetName()] = pair.GetValue()
+				}
+				if _, of := values[ClusterQueue]; of {
 					queues++
-					expect.Same(t, "Unexpected queue of "+family.GetName(), tc.want, values[ClusterQueue]+" "+values[Namespace]+" "+values[LocalQueue])
+					expect.Same(t, "Unexpected queue of "+family.GetName(), tc.Want, values[ClusterQueue]+" "+values[Namespace]+" "+values[LocalQueue])
 				}
 			}
-			expect.That(t, queues != 0, "no metric is of a queue")
-		})
-	}
+		}
+		expect.That(t, queues != 0, "no metric is of a queue")
+	})
 }
 
 func TestHistograms(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	NewRecorder(registry, QueueLabels{}).Gone(team, -time.Second)
-	families := expect.Must(registry.Gather())(t)
-	for _, family := range families {
-		if family.GetName() != EvictedUntilStopped.Name {
-			continue
-		}
-		histogram := family.Metric[0].GetHistogram()
-		expect.That(t, len(histogram.Bucket) == len(buckets) && histogram.Schema != nil,
-			"it has %d classic buckets, and schema %v of native ones", len(histogram.Bucket), histogram.Schema)
-		expect.That(t, histogram.GetSampleSum() == 0 && histogram.GetSampleCount() == 1,
-			"a clock that is behind makes a time of %f", histogram.GetSampleSum())
-		return
-	}
-	t.Error("nothing is recorded")
+	histogram := expect.Must(registry.Gather())(t)[0].Metric[0].GetHistogram()
+	expect.That(t, len(histogram.Bucket) == len(buckets) && histogram.Schema != nil,
+		"it has %d classic buckets, and schema %v of native ones", len(histogram.Bucket), histogram.Schema)
+	expect.That(t, histogram.GetSampleSum() == 0 && histogram.GetSampleCount() == 1,
+		"a clock that is behind makes a time of %f", histogram.GetSampleSum())
 }
 
 // Forecasts are made of these buckets; a Prometheus that takes native histograms may leave them out of others.
@@ -171,12 +156,12 @@ func TestWritten(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	cases := map[string]struct {
-		code int
-		body string
-		err  error
-		want string
-	}{
+	type row struct {
+		code       int
+		body, want string
+		err        error
+	}
+	expect.Rows(t, map[string]row{
 		"stored":                           {code: http.StatusOK, want: WriteDone},
 		"made":                             {code: http.StatusCreated, want: WriteDone},
 		"changed meanwhile":                {code: http.StatusConflict, want: WriteConflict},
@@ -189,26 +174,23 @@ func TestOutcomes(t *testing.T) {
 		"too many requests":                {code: http.StatusTooManyRequests, want: WriteFailed},
 		"a webhook cannot be reached":      {code: http.StatusInternalServerError, want: WriteFailed},
 		"the API server cannot be reached": {err: errors.New("refused"), want: WriteFailed},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			registry := prometheus.NewRegistry()
-			r := NewRecorder(registry, QueueLabels{})
-			client := http.Client{Transport: r.CountWrites(roundTripper(func(*http.Request) (*http.Response, error) {
-				if tc.err != nil {
-					return nil, tc.err
-				}
-				return &http.Response{StatusCode: tc.code, Body: io.NopCloser(strings.NewReader(tc.body))}, nil
-			}))}
-			request := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody))(t)
-			response, err := client.Do(request)
-			if err == nil {
-				defer response.Body.Close()
-				expect.Same(t, "The client reads another body", tc.body, string(expect.Must(io.ReadAll(response.Body))(t)))
+	}, func(t *testing.T, tc row) {
+		registry := prometheus.NewRegistry()
+		r := NewRecorder(registry, QueueLabels{})
+		client := http.Client{Transport: r.CountWrites(roundTripper(func(*http.Request) (*http.Response, error) {
+			if tc.err != nil {
+				return nil, tc.err
 			}
-			expect.Same(t, "It is not counted once", 1, testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)))
-		})
-	}
+			return &http.Response{StatusCode: tc.code, Body: io.NopCloser(strings.NewReader(tc.body))}, nil
+		}))}
+		request := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody))(t)
+		response, err := client.Do(request)
+		if err == nil {
+			defer response.Body.Close()
+			expect.Same(t, "The client reads another body", tc.body, string(expect.Must(io.ReadAll(response.Body))(t)))
+		}
+		expect.Same(t, "It is not counted once", 1, testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)))
+	})
 }
 
 func TestIsDevice(t *testing.T) {

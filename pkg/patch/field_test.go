@@ -190,11 +190,12 @@ func TestReservedByOthers(t *testing.T) {
 		return `{"runtimePatches":[{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":` + pod + `}}}]}}}}]}`
 	}
 	const pod = "spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template."
-	for name, tc := range map[string]struct {
+	type row struct {
 		served trainjob.TrainerVersion
 		spec   string
 		want   []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"our gate in another entry": {spec: entry("example.com/me", `{"spec":{"schedulingGates":[{"name":"example.com/mine"},{"name":"kueue-trainer.dev/admission"}]}}`),
 			want: []string{pod + "spec.schedulingGates[1].name"}},
 		"a gate of Kueue's, and our label": {spec: entry("example.com/me", `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}`),
@@ -209,37 +210,30 @@ func TestReservedByOthers(t *testing.T) {
 		"our gate in an override, behind": {served: trainjob.Trainer21,
 			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`,
 			want: []string{"spec.podTemplateOverrides[1].spec.schedulingGates[0].name"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			places := Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec))
-			expect.Same(t, "Unexpected places", tc.want, expect.Each(places, (*field.Path).String))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		places := Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec))
+		expect.Same(t, "Unexpected places", tc.want, expect.Each(places, (*field.Path).String))
+	})
 }
 
 func TestSurplus(t *testing.T) {
 	const mark = `"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}`
-	for name, tc := range map[string]struct {
-		spec string
-		want []string
-	}{
-		"a placement as the manager writes it": {spec: sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].placed)},
-		"what a user adds to it": {spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
-			want: []string{
+	expect.Rows(t, map[string]expect.Row[string, []string]{
+		"a placement as the manager writes it": {In: sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].placed)},
+		"what a user adds to it": {In: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
+			Want: []string{
 				"spec.podTemplateOverrides[1].metadata.name",
 				"spec.podTemplateOverrides[1].spec.affinity.podAffinity.x",
 				"spec.podTemplateOverrides[1].spec.serviceAccountName",
 			}},
-		"what says nothing": {spec: `{"podTemplateOverrides":[{"targetJobs":[],"metadata":{` + mark + `},"spec":{"volumes":[],"affinity":{},"hostname":null}}]}`},
-		"what cannot be read as a placement": {spec: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
-			want: []string{"spec.podTemplateOverrides[0]"}},
-		"an override of somebody else": {spec: `{"podTemplateOverrides":[{"spec":{"serviceAccountName":"mine"}}]}`},
-		"entries have owners":          {spec: `{"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","future":1}]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := specOf(t, tc.spec)
-			warnings := append(Of(trainjob.Trainer21).Surplus(spec), Of(trainjob.Trainer23).Surplus(spec)...)
-			expect.Same(t, "Unexpected fields", tc.want, expect.Each(warnings, func(warning string) string { return strings.Fields(warning)[0] }))
-		})
-	}
+		"what says nothing": {In: `{"podTemplateOverrides":[{"targetJobs":[],"metadata":{` + mark + `},"spec":{"volumes":[],"affinity":{},"hostname":null}}]}`},
+		"what cannot be read as a placement": {In: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
+			Want: []string{"spec.podTemplateOverrides[0]"}},
+		"an override of somebody else": {In: `{"podTemplateOverrides":[{"spec":{"serviceAccountName":"mine"}}]}`},
+		"entries have owners":          {In: `{"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","future":1}]}`},
+	}, func(t *testing.T, tc expect.Row[string, []string]) {
+		spec := specOf(t, tc.In)
+		warnings := append(Of(trainjob.Trainer21).Surplus(spec), Of(trainjob.Trainer23).Surplus(spec)...)
+		expect.Same(t, "Unexpected fields", tc.Want, expect.Each(warnings, func(warning string) string { return strings.Fields(warning)[0] }))
+	})
 }

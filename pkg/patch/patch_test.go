@@ -19,11 +19,7 @@ func entries(t testing.TB, raw ...string) []trainjob.RuntimePatch {
 
 func texts(t testing.TB, patches []trainjob.RuntimePatch) []string {
 	t.Helper()
-	all := make([]string, 0, len(patches))
-	for _, p := range patches {
-		all = append(all, string(expect.Must(p.MarshalJSON())(t)))
-	}
-	return all
+	return expect.Each(patches, func(p trainjob.RuntimePatch) string { return string(expect.Must(p.MarshalJSON())(t)) })
 }
 
 const (
@@ -36,16 +32,13 @@ const (
 )
 
 func TestEntry(t *testing.T) {
-	for name, tc := range map[string]struct {
-		placements []Placement
-		want       string
-	}{
-		"gated": {placements: []Placement{Gated("node"), Gated("launcher")},
-			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
-				`{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}},` +
-				`{"name":"launcher","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}` +
-				`]}}}}`},
-		"everything an admission can add": {placements: []Placement{{
+	const gated = `{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`
+	of := func(job, template string) string {
+		return `{"name":"` + job + `","template":{"spec":{"template":` + template + `}}}`
+	}
+	expect.Rows(t, map[string]expect.Row[[]Placement, string]{
+		"gated": {In: []Placement{Gated("node"), Gated("launcher")}, Want: `"replicatedJobs":[` + of("node", gated) + `,` + of("launcher", gated) + `]`},
+		"everything an admission can add": {In: []Placement{{
 			Name:         "node",
 			Labels:       map[string]string{"kueue.x-k8s.io/podset": "node"},
 			Annotations:  map[string]string{"kueue.x-k8s.io/workload": "wl"},
@@ -56,67 +49,58 @@ func TestEntry(t *testing.T) {
 			},
 			SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}},
 		}},
-			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
-				`{"name":"node","template":{"spec":{"template":{` +
-				`"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue.x-k8s.io/workload":"wl"}},` +
-				`"spec":{"nodeSelector":{"gpu":"h100","pool":"h100"},` +
-				`"tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"key":"spot","effect":"NoExecute","tolerationSeconds":0}],` +
-				`"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}}}}` +
-				`]}}}}`},
-		"an admission that adds nothing": {placements: []Placement{{Name: "node", Labels: map[string]string{}, NodeSelector: map[string]string{}}},
-			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
-				`{"name":"node","template":{"spec":{"template":{"spec":{}}}}}` +
-				`]}}}}`},
-		"no replicated jobs": {want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var spec trainjob.Spec
-			expect.Must(Of(trainjob.Trainer23).Set(&spec, tc.placements))(t)
-			expect.Same(t, "Unexpected entry", []string{tc.want}, texts(t, spec.RuntimePatches))
-		})
-	}
+			Want: `"replicatedJobs":[` + of("node", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue.x-k8s.io/workload":"wl"}},`+
+				`"spec":{"nodeSelector":{"gpu":"h100","pool":"h100"},`+
+				`"tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"key":"spot","effect":"NoExecute","tolerationSeconds":0}],`+
+				`"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}`) + `]`},
+		"an admission that adds nothing": {In: []Placement{{Name: "node", Labels: map[string]string{}, NodeSelector: map[string]string{}}},
+			Want: `"replicatedJobs":[` + of("node", `{"spec":{}}`) + `]`},
+		"no replicated jobs": {},
+	}, func(t *testing.T, tc expect.Row[[]Placement, string]) {
+		var spec trainjob.Spec
+		expect.Must(Of(trainjob.Trainer23).Set(&spec, tc.In))(t)
+		want := []string{`{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{` + tc.Want + `}}}}`}
+		expect.Same(t, "Unexpected entry", want, texts(t, spec.RuntimePatches))
+	})
 }
 
 func TestOursGoesLastAndOthersStay(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		patches, wantOthers []string
 		wantLast            bool
-	}{
-		"no entries":                            {wantOthers: []string{}},
-		"only ours":                             {patches: []string{ours}, wantOthers: []string{}, wantLast: true},
+	}
+	expect.Rows(t, map[string]row{
+		"no entries":                            {},
+		"only ours":                             {patches: []string{ours}, wantLast: true},
 		"only others, in an order of their own": {patches: []string{othersB, othersA}, wantOthers: []string{othersB, othersA}},
 		"ours last":                             {patches: []string{othersB, othersA, ours}, wantOthers: []string{othersB, othersA}, wantLast: true},
 		"ours first":                            {patches: []string{ours, othersB, othersA}, wantOthers: []string{othersB, othersA}},
 		"ours twice":                            {patches: []string{othersB, ours, othersA, newOurs}, wantOthers: []string{othersB, othersA}},
 		"entries without a manager are somebody else's": {patches: []string{nobodys, ours, anything}, wantOthers: []string{nobodys, anything}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := Of(trainjob.Trainer23)
-			// Room at the end is where an append would write into the caller's array.
-			patches := append(make([]trainjob.RuntimePatch, 0, 8), entries(t, tc.patches...)...)
-			room := patches[:len(patches)+1]
-			spec := &trainjob.Spec{RuntimePatches: patches}
-			expect.Same(t, "Unexpected Last", tc.wantLast, f.Last(spec))
-			expect.Same(t, "Unexpected others", tc.wantOthers, texts(t, expect.Must(f.Others(spec))(t)))
-			f.Copy(spec, &trainjob.Spec{RuntimePatches: entries(t, newOurs)})
-			expect.Same(t, "Unexpected list with a new entry of ours", append(tc.wantOthers, newOurs), texts(t, spec.RuntimePatches))
-			expect.That(t, f.Last(spec), "Last denies what Copy made")
-			expect.Same(t, "The given list changed", append([]string{}, tc.patches...), texts(t, patches))
-			expect.That(t, room[len(patches)].Manager == "", "The array behind the given list was written to")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f := Of(trainjob.Trainer23)
+		// Room at the end is where an append would write into the caller's array.
+		patches := append(make([]trainjob.RuntimePatch, 0, 8), entries(t, tc.patches...)...)
+		room := patches[:len(patches)+1]
+		spec := &trainjob.Spec{RuntimePatches: patches}
+		expect.Same(t, "Unexpected Last", tc.wantLast, f.Last(spec))
+		expect.Same(t, "Unexpected others", tc.wantOthers, texts(t, expect.Must(f.Others(spec))(t)))
+		f.Copy(spec, &trainjob.Spec{RuntimePatches: entries(t, newOurs)})
+		expect.Same(t, "Unexpected list with a new entry of ours", append(tc.wantOthers, newOurs), texts(t, spec.RuntimePatches))
+		expect.That(t, f.Last(spec), "Last denies what Copy made")
+		expect.Same(t, "The given list changed", tc.patches, texts(t, patches))
+		expect.That(t, room[len(patches)].Manager == "", "The array behind the given list was written to")
+	})
 }
 
 func jobsPatched(manager string, jobs ...string) string {
-	list := make([]string, 0, len(jobs))
-	for _, job := range jobs {
-		list = append(list, `{"name":"`+job+`"}`)
-	}
+	list := expect.Each(jobs, func(job string) string { return `{"name":"` + job + `"}` })
 	return `{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` + strings.Join(list, ",") + `]}}}}`
 }
 
 func TestUnknownJobs(t *testing.T) {
-	for name, tc := range map[string]struct{ patches, want, message []string }{
+	type row struct{ patches, want, message []string }
+	expect.Rows(t, map[string]row{
 		"no patches":                      {},
 		"only jobs that exist":            {patches: []string{jobsPatched("a.io/x", "node", "launcher"), jobsPatched("b.io/x", "node")}},
 		"entries without replicated jobs": {patches: []string{`{"manager":"a.io/x"}`, `{"trainingRuntimeSpec":{}}`, `{"trainingRuntimeSpec":{"template":{}}}`, `{"trainingRuntimeSpec":{"template":{"spec":{}}}}`, `null`}},
@@ -133,20 +117,19 @@ func TestUnknownJobs(t *testing.T) {
 				"spec.runtimePatches[a.io/x]: FieldValueInvalid",
 				"spec.runtimePatches[b.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
 			}, message: []string{"a.io/x", `"worker"`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			errs := Of(trainjob.Trainer23).UnknownJobs(&trainjob.Spec{RuntimePatches: entries(t, tc.patches...)}, []string{"node", "launcher"})
-			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
-			if len(tc.message) > 0 {
-				expect.ErrorWith(t, errs.ToAggregate(), tc.message...)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		errs := Of(trainjob.Trainer23).UnknownJobs(&trainjob.Spec{RuntimePatches: entries(t, tc.patches...)}, []string{"node", "launcher"})
+		expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
+		if len(tc.message) > 0 {
+			expect.ErrorWith(t, errs.ToAggregate(), tc.message...)
+		}
+	})
 }
 
 func TestChanged(t *testing.T) {
 	forbidden := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]: FieldValueForbidden"}
-	for name, tc := range map[string]struct{ before, after, allowed, want []string }{
+	type row struct{ before, after, allowed, want []string }
+	expect.Rows(t, map[string]row{
 		"it is brought in by our webhook":                   {before: []string{othersA}, after: []string{othersA, ours}, allowed: []string{ours}},
 		"it is brought in with something else":              {before: []string{othersA}, after: []string{othersA, newOurs}, allowed: []string{ours}, want: forbidden},
 		"what is allowed does not count where it was there": {before: []string{ours}, after: []string{newOurs}, allowed: []string{newOurs}, want: forbidden},
@@ -157,12 +140,10 @@ func TestChanged(t *testing.T) {
 		"it is removed, which we repair": {before: []string{othersA, ours}, after: []string{othersA}},
 		"it is changed":                  {before: []string{ours}, after: []string{newOurs}, want: forbidden},
 		"it is brought in":               {before: []string{othersA}, after: []string{othersA, ours}, want: forbidden},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
-			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))
-			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
-			expect.That(t, len(errs) == 0 || strings.Contains(errs[0].Detail, "another manager name"), "Errors %q do not say what to do", errs)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
+		errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))
+		expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
+		expect.That(t, len(errs) == 0 || strings.Contains(errs[0].Detail, "another manager name"), "Errors %q do not say what to do", errs)
+	})
 }

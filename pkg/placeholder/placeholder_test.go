@@ -14,40 +14,20 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-var gpus = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
-
 // running is the Workload of a copy that has been preempted.
 func running() *kueue.Workload {
-	at := metav1.NewTime(time.Unix(100, 0))
-	return &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "trainjob-llm-1", UID: "wl", Labels: map[string]string{kueue.MultiKueueOriginLabel: "fleet"},
-			Finalizers: []string{kueue.ResourceInUseFinalizerName, Finalizer},
-		},
-		Spec: kueue.WorkloadSpec{
-			QueueName: "queue", Priority: ptr.To[int32](7), MaximumExecutionTimeSeconds: ptr.To[int32](60),
-			PodSets: []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "trainer", Resources: corev1.ResourceRequirements{Requests: gpus.DeepCopy()}}},
-			}}}},
-		},
-		Status: kueue.WorkloadStatus{
-			Admission: &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-				Name: "node", Count: ptr.To[int32](1), ResourceUsage: gpus,
-				Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"},
-			}}},
-			ReclaimablePods: []kueue.ReclaimablePod{{Name: "node", Count: 1}},
-			AdmissionChecks: []kueue.AdmissionCheckState{{Name: "capacity", State: kueue.CheckStateReady}},
-			RequeueState:    &kueue.RequeueState{Count: ptr.To[int32](1)},
-			Conditions: []metav1.Condition{
-				{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: "QuotaReserved", LastTransitionTime: at},
-				{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted", LastTransitionTime: at},
-				{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", LastTransitionTime: at},
-			},
-		},
-	}
+	wl := kit.Workload("team", "trainjob-llm-1", "queue", time.Time{}, kit.PodSet("node", 1, "nvidia.com/gpu", "8"))
+	wl.UID, wl.Labels, wl.Finalizers = "wl", map[string]string{kueue.MultiKueueOriginLabel: "fleet"}, []string{kueue.ResourceInUseFinalizerName, Finalizer}
+	wl.Spec.Priority, wl.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](7), ptr.To[int32](60)
+	wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "capacity", State: kueue.CheckStateReady}}
+	wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1)}
+	return kit.With(wl, kit.Is(kueue.WorkloadQuotaReserved, "QuotaReserved"), kit.Is(kueue.WorkloadAdmitted, "Admitted"),
+		kit.Is(kueue.WorkloadEvicted, "Preempted"), kit.Assigned("gpus", "h100"))
 }
 
 var gpusQueue = &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus", UID: "cq"}}
@@ -62,8 +42,11 @@ func TestOf(t *testing.T) {
 	before := of.DeepCopy()
 	got, charged := Of(of, gpusQueue, "llm", []corev1.Pod{podOf("b"), podOf("a"), podOf("b")}), Charge(of)
 
-	at := metav1.NewTime(time.Unix(100, 0))
-	because := "Pods are left of a TrainJob that is gone from here"
+	left := func(condition string) metav1.Condition {
+		is := kit.True(condition, "PodsLeft")
+		is.Message = "Pods are left of a TrainJob that is gone from here"
+		return is
+	}
 	want := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "remainder-wl", Labels: map[string]string{Label: "llm"},
@@ -74,12 +57,7 @@ func TestOf(t *testing.T) {
 	}
 	wantCharged := kueue.WorkloadStatus{
 		Admission: of.Status.Admission, ReclaimablePods: of.Status.ReclaimablePods, AdmissionChecks: of.Status.AdmissionChecks,
-		Conditions: []metav1.Condition{
-			of.Status.Conditions[0],
-			{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "PodsLeft", Message: because, LastTransitionTime: at},
-			{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue, Reason: "PodsLeft", Message: because, LastTransitionTime: at},
-			of.Status.Conditions[2],
-		},
+		Conditions: []metav1.Condition{of.Status.Conditions[0], left(kueue.WorkloadAdmitted), left(kueue.WorkloadPodsReady), of.Status.Conditions[2]},
 	}
 	resources := &want.Spec.PodSets[0].Template.Spec.Containers[0].Resources
 	resources.Requests["kueue-trainer.dev/remainder"] = resource.MustParse("1")
@@ -90,22 +68,15 @@ func TestOf(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
-	copied := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{kueue.MultiKueueOriginLabel: "fleet"}}}
-	local := &kueue.Workload{}
-	for name, tc := range map[string]struct {
-		wl   *kueue.Workload
-		want []string
-	}{
-		"a copy":                     {wl: copied, want: []string{kueue.ResourceInUseFinalizerName, Finalizer}},
-		"a Workload of this cluster": {wl: local, want: []string{kueue.ResourceInUseFinalizerName}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.That(t, Hold(tc.wl) && !Hold(tc.wl), "Hold does not report whether it changed something")
-			expect.Same(t, "Finalizers differ", tc.want, tc.wl.Finalizers)
-			expect.That(t, Release(tc.wl) && !Release(tc.wl) && len(tc.wl.Finalizers) == 0,
-				"Release leaves %v, or does not report whether it changed something", tc.wl.Finalizers)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[*kueue.Workload, []string]{
+		"a copy":                     {In: kit.With(&kueue.Workload{}, kit.Copied), Want: []string{kueue.ResourceInUseFinalizerName, Finalizer}},
+		"a Workload of this cluster": {In: &kueue.Workload{}, Want: []string{kueue.ResourceInUseFinalizerName}},
+	}, func(t *testing.T, tc expect.Row[*kueue.Workload, []string]) {
+		expect.That(t, Hold(tc.In) && !Hold(tc.In), "Hold does not report whether it changed something")
+		expect.Same(t, "Finalizers differ", tc.Want, tc.In.Finalizers)
+		expect.That(t, Release(tc.In) && !Release(tc.In) && len(tc.In.Finalizers) == 0,
+			"Release leaves %v, or does not report whether it changed something", tc.In.Finalizers)
+	})
 }
 
 func TestPodsOf(t *testing.T) {
@@ -113,16 +84,11 @@ func TestPodsOf(t *testing.T) {
 	rest := Of(running(), gpusQueue, "llm", pods[:1])
 	unlabelled := rest.DeepCopy()
 	unlabelled.Labels = nil
-	for name, tc := range map[string]struct {
-		rest *kueue.Workload
-		want []corev1.Pod
-	}{
-		"a remainder":           {rest: rest, want: pods[:1]},
-		"one without its label": {rest: unlabelled},
-		"another Workload":      {rest: running()},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "PodsOf", tc.want, PodsOf(tc.rest, pods), cmpopts.EquateEmpty()) })
-	}
+	expect.Answers(t, func(in *kueue.Workload) []corev1.Pod { return PodsOf(in, pods) }, map[string]expect.Row[*kueue.Workload, []corev1.Pod]{
+		"a remainder":           {In: rest, Want: pods[:1]},
+		"one without its label": {In: unlabelled},
+		"another Workload":      {In: running()},
+	}, cmpopts.EquateEmpty())
 }
 
 func TestUncharged(t *testing.T) {

@@ -8,50 +8,71 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
+func onePodSet() []kueue.PodSet {
+	return []kueue.PodSet{{
+		Name: "node", Count: 1, TopologyRequest: &kueue.PodSetTopologyRequest{Required: new("rack")},
+		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"pool": "h100"}, PriorityClassName: "high", RuntimeClassName: new("nvidia"),
+			Affinity:       &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+			InitContainers: []corev1.Container{{Name: "init"}}, Containers: []corev1.Container{{Name: "node", Image: "a"}},
+		}},
+	}}
+}
+
+// change is one of that PodSet.
+type change struct {
+	of func(*kueue.PodSet)
+	// selection and resources say whether these are the same still.
+	selection, resources bool
+	difference           string
+}
+
+// comparing compares that PodSet with what becomes of it by each change.
+func comparing(t *testing.T, test func(t *testing.T, tc change, one, changed []kueue.PodSet)) {
+	t.Helper()
+	const in = `PodSet "node" differs in template.spec.`
+	gpu := kit.Amounts("nvidia.com/gpu", "1")
+	expect.Rows(t, map[string]change{
+		"nothing changed":            {func(*kueue.PodSet) {}, true, true, ""},
+		"another image":              {func(p *kueue.PodSet) { p.Template.Spec.Containers[0].Image = "b" }, true, true, in + "containers"},
+		"part of it may be admitted": {func(p *kueue.PodSet) { p.MinCount = &p.Count }, true, true, `PodSet "node" differs in minCount`},
+		"more pods":                  {func(p *kueue.PodSet) { p.Count = 8 }, true, false, `PodSet "node" has 1 pods in the TrainJob, 8 in the Workload`},
+		"another PodSet":             {func(p *kueue.PodSet) { p.Name = "other" }, false, false, `where the TrainJob has PodSet "node", the Workload has "other"`},
+		"another node selector":      {func(p *kueue.PodSet) { p.Template.Spec.NodeSelector["pool"] = "a100" }, false, true, ""},
+		"one key more":               {func(p *kueue.PodSet) { p.Template.Spec.NodeSelector["zone"] = "z" }, false, true, ""},
+		"no affinity":                {func(p *kueue.PodSet) { p.Template.Spec.Affinity = nil }, false, true, ""},
+		"another priority":           {func(p *kueue.PodSet) { p.Template.Spec.PriorityClassName = "low" }, false, true, ""},
+		"another topology":           {func(p *kueue.PodSet) { p.TopologyRequest.Required = new("block") }, false, true, ""},
+		"no topology":                {func(p *kueue.PodSet) { p.TopologyRequest = nil }, false, true, ""},
+		"a GPU as a limit":           {func(p *kueue.PodSet) { p.Template.Spec.Containers[0].Resources.Limits = gpu }, true, false, in + "containers"},
+		"a GPU in an init container": {func(p *kueue.PodSet) { p.Template.Spec.InitContainers[0].Resources.Requests = gpu }, true, false, in + "initContainers"},
+		"an init container runs on": {func(p *kueue.PodSet) {
+			p.Template.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}, true, false, in + "initContainers"},
+		"one container less":    {func(p *kueue.PodSet) { p.Template.Spec.Containers = nil }, true, false, in + "containers"},
+		"another runtime class": {func(p *kueue.PodSet) { p.Template.Spec.RuntimeClassName = new("kata") }, false, false, in + "runtimeClassName"},
+		"no runtime class":      {func(p *kueue.PodSet) { p.Template.Spec.RuntimeClassName = nil }, false, false, in + "runtimeClassName"},
+		"overhead":              {func(p *kueue.PodSet) { p.Template.Spec.Overhead = gpu }, false, false, in + "overhead"},
+		"resources of the pod":  {func(p *kueue.PodSet) { p.Template.Spec.Resources = &corev1.ResourceRequirements{Limits: gpu} }, false, false, in + "resources"},
+		"a claim":               {func(p *kueue.PodSet) { p.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, false, false, in + "resourceClaims"},
+	}, func(t *testing.T, tc change) {
+		changed := onePodSet()
+		tc.of(&changed[0])
+		test(t, tc, onePodSet(), changed)
+	})
+}
+
 func TestSameSelection(t *testing.T) {
-	one := func() []kueue.PodSet {
-		return []kueue.PodSet{{
-			Name: "node", Count: 1, TopologyRequest: &kueue.PodSetTopologyRequest{Required: new("rack")},
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{"pool": "h100"}, PriorityClassName: "high", RuntimeClassName: new("nvidia"),
-				Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
-				Containers: []corev1.Container{{Name: "node", Image: "a"}},
-			}},
-		}}
-	}
-	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	for name, tc := range map[string]struct {
-		change func(*kueue.PodSet)
-		want   bool
-	}{
-		"nothing changed":       {change: func(*kueue.PodSet) {}, want: true},
-		"another image":         {change: func(p *kueue.PodSet) { p.Template.Spec.Containers[0].Image = "b" }, want: true},
-		"more pods":             {change: func(p *kueue.PodSet) { p.Count = 8 }, want: true},
-		"another PodSet":        {change: func(p *kueue.PodSet) { p.Name = "other" }},
-		"another node selector": {change: func(p *kueue.PodSet) { p.Template.Spec.NodeSelector["pool"] = "a100" }},
-		"one key more":          {change: func(p *kueue.PodSet) { p.Template.Spec.NodeSelector["zone"] = "z" }},
-		"no affinity":           {change: func(p *kueue.PodSet) { p.Template.Spec.Affinity = nil }},
-		"another runtime class": {change: func(p *kueue.PodSet) { p.Template.Spec.RuntimeClassName = nil }},
-		"overhead":              {change: func(p *kueue.PodSet) { p.Template.Spec.Overhead = cpu }},
-		"resources of the pod":  {change: func(p *kueue.PodSet) { p.Template.Spec.Resources = &corev1.ResourceRequirements{Limits: cpu} }},
-		"a claim":               {change: func(p *kueue.PodSet) { p.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }},
-		"another priority":      {change: func(p *kueue.PodSet) { p.Template.Spec.PriorityClassName = "low" }},
-		"another topology":      {change: func(p *kueue.PodSet) { p.TopologyRequest.Required = new("block") }},
-		"no topology":           {change: func(p *kueue.PodSet) { p.TopologyRequest = nil }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			changed := one()
-			tc.change(&changed[0])
-			expect.Same(t, "Unexpected SameSelection", tc.want, SameSelection(one(), changed))
-			expect.That(t, !SameSelection(one(), append(changed, changed[0])), "a list with one PodSet more is not the same")
-		})
-	}
+	comparing(t, func(t *testing.T, tc change, one, changed []kueue.PodSet) {
+		expect.Same(t, "Unexpected SameSelection", tc.selection, SameSelection(one, changed))
+		expect.That(t, !SameSelection(one, append(changed, changed[0])), "a list with one PodSet more is not the same")
+	})
 }
 
 func TestAddTolerations(t *testing.T) {
@@ -60,102 +81,55 @@ func TestAddTolerations(t *testing.T) {
 		{Resources: []string{"amd.com/gpu"}, Tolerations: []corev1.Toleration{amd}},
 		{Resources: []string{"gpu.intel.com/*", "habana.ai/gaudi"}, Tolerations: []corev1.Toleration{intel}},
 	}
-	for name, tc := range map[string]struct {
-		job  *jobBuilder
-		want []corev1.Toleration
-	}{
-		"no resources":                      {job: makeJob("node")},
-		"a resource of no rule":             {job: makeJob("node").gpus("example.com/npu")},
-		"a resource by its name":            {job: makeJob("node").gpus("amd.com/gpu"), want: []corev1.Toleration{amd}},
-		"only the whole name":               {job: makeJob("node").gpus("amd.com/gpu.shared")},
-		"a resource by how its name begins": {job: makeJob("node").gpus("gpu.intel.com/xe"), want: []corev1.Toleration{intel}},
-		"a resource by the rule's second":   {job: makeJob("node").gpus("habana.ai/gaudi"), want: []corev1.Toleration{intel}},
-		"a toleration that is there":        {job: makeJob("node").gpus("amd.com/gpu").tolerations(amd), want: []corev1.Toleration{amd}},
-		"beside NVIDIA's own":               {job: makeJob("node").gpus("nvidia.com/gpu"), want: []corev1.Toleration{exists("nvidia.com/gpu")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			podSets := expect.Must(fromJobSet(jobSet(tc.job)))(t)
-			for _, pass := range []string{"once", "twice"} {
-				AddTolerations(podSets, rules)
-				expect.Same(t, fmt.Sprintf("Applied %s: unexpected tolerations", pass), tc.want, podSets[0].Template.Spec.Tolerations, cmpopts.EquateEmpty())
-			}
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[*jobBuilder, []corev1.Toleration]{
+		"no resources":                      {In: makeJob("node")},
+		"a resource of no rule":             {In: makeJob("node").gpus("example.com/npu")},
+		"a resource by its name":            {In: makeJob("node").gpus("amd.com/gpu"), Want: []corev1.Toleration{amd}},
+		"only the whole name":               {In: makeJob("node").gpus("amd.com/gpu.shared")},
+		"a resource by how its name begins": {In: makeJob("node").gpus("gpu.intel.com/xe"), Want: []corev1.Toleration{intel}},
+		"a resource by the rule's second":   {In: makeJob("node").gpus("habana.ai/gaudi"), Want: []corev1.Toleration{intel}},
+		"a toleration that is there":        {In: makeJob("node").gpus("amd.com/gpu").tolerations(amd), Want: []corev1.Toleration{amd}},
+		"beside NVIDIA's own":               {In: makeJob("node").gpus("nvidia.com/gpu"), Want: []corev1.Toleration{exists("nvidia.com/gpu")}},
+	}, func(t *testing.T, tc expect.Row[*jobBuilder, []corev1.Toleration]) {
+		podSets := expect.Must(fromJobSet(jobSet(tc.In)))(t)
+		for _, pass := range []string{"once", "twice"} {
+			AddTolerations(podSets, rules)
+			expect.Same(t, fmt.Sprintf("Applied %s: unexpected tolerations", pass), tc.Want, podSets[0].Template.Spec.Tolerations, cmpopts.EquateEmpty())
+		}
+	})
 }
 
 func TestSameResources(t *testing.T) {
-	one := func() []kueue.PodSet {
-		return []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "init"}}, Containers: []corev1.Container{{Name: "node", Image: "a"}},
-		}}}}
-	}
-	gpu := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-	always := corev1.ContainerRestartPolicyAlways
-	for name, tc := range map[string]struct {
-		change func([]kueue.PodSet)
-		want   bool
-	}{
-		"nothing changed":            {change: func([]kueue.PodSet) {}, want: true},
-		"another image":              {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers[0].Image = "b" }, want: true},
-		"more pods":                  {change: func(p []kueue.PodSet) { p[0].Count = 8 }},
-		"another PodSet":             {change: func(p []kueue.PodSet) { p[0].Name = "other" }},
-		"a GPU as a limit":           {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers[0].Resources.Limits = gpu }},
-		"a GPU in an init container": {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].Resources.Requests = gpu }},
-		"an init container runs on":  {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].RestartPolicy = &always }},
-		"one container less":         {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers = nil }},
-		"another runtime class":      {change: func(p []kueue.PodSet) { p[0].Template.Spec.RuntimeClassName = new("kata") }},
-		"overhead":                   {change: func(p []kueue.PodSet) { p[0].Template.Spec.Overhead = gpu }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			changed := one()
-			tc.change(changed)
-			expect.Same(t, "Unexpected SameResources", tc.want, SameResources(one(), changed))
-		})
-	}
+	comparing(t, func(t *testing.T, tc change, one, changed []kueue.PodSet) {
+		expect.Same(t, "Unexpected SameResources", tc.resources, SameResources(one, changed))
+	})
 }
 
 func TestDifference(t *testing.T) {
-	nvidia := corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
-	spot := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists}
-	team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpExists}
+	comparing(t, func(t *testing.T, tc change, one, changed []kueue.PodSet) {
+		expect.Same(t, "Unexpected Difference", tc.difference, Difference(one, changed, nil))
+		expect.Same(t, "Unexpected Difference of two PodSets", "the TrainJob has 1 PodSets, the Workload 2", Difference(one, append(changed, changed[0]), nil))
+	})
+}
+
+func TestDifferenceOfTolerations(t *testing.T) {
+	const differs = `PodSet "node" differs in template.spec.tolerations`
+	nvidia, spot, team := exists("nvidia.com/gpu"), exists("spot"), exists("team")
 	rules := []TolerationRule{{Resources: []string{"nvidia.com/*"}, Tolerations: []corev1.Toleration{team}}}
-	of := func(change func(*kueue.PodSet), tolerations ...corev1.Toleration) []kueue.PodSet {
-		ps := kueue.PodSet{Name: "node", Count: 2}
+	of := func(tolerations ...corev1.Toleration) []kueue.PodSet {
+		ps := kit.PodSet("node", 2, "nvidia.com/gpu", "8")
 		ps.Template.Spec.Tolerations = tolerations
-		ps.Template.Spec.Containers = []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}}}
-		if change != nil {
-			change(&ps)
-		}
 		return []kueue.PodSet{ps}
 	}
-	job := of(nil, spot, nvidia, team)
-	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	for name, tc := range map[string]struct {
-		prebuilt []kueue.PodSet
-		want     string
-	}{
-		"the same":                                {prebuilt: job},
-		"what is added is missing":                {prebuilt: of(nil, spot)},
-		"a part of what is added is missing":      {prebuilt: of(nil, spot, nvidia)},
-		"the order is of no meaning":              {prebuilt: of(nil, team, nvidia, spot)},
-		"what the TrainJob tolerates is missing":  {prebuilt: of(nil, nvidia, team), want: `PodSet "node" differs in template.spec.tolerations`},
-		"it tolerates what the TrainJob does not": {prebuilt: of(nil, spot, corev1.Toleration{Operator: corev1.TolerationOpExists}), want: `PodSet "node" differs in template.spec.tolerations`},
-		"other pods":                              {prebuilt: of(func(ps *kueue.PodSet) { ps.Count = 1 }), want: `PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`},
-		"another name":                            {prebuilt: of(func(ps *kueue.PodSet) { ps.Name = "main" }), want: `where the TrainJob has PodSet "node", the Workload has "main"`},
-		"another image":                           {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Containers[0].Image = "b" }, spot), want: `PodSet "node" differs in template.spec.containers`},
-		"an init container":                       {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.InitContainers = []corev1.Container{{}} }, spot), want: `PodSet "node" differs in template.spec.initContainers`},
-		"another runtime class":                   {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("kata") }, spot), want: `PodSet "node" differs in template.spec.runtimeClassName`},
-		"overhead":                                {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Overhead = cpu }, spot), want: `PodSet "node" differs in template.spec.overhead`},
-		"pod-level resources":                     {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu} }, spot), want: `PodSet "node" differs in template.spec.resources`},
-		"claims":                                  {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, spot), want: `PodSet "node" differs in template.spec.resourceClaims`},
-		"part of it may be admitted":              {prebuilt: of(func(ps *kueue.PodSet) { ps.MinCount = &ps.Count }, spot), want: `PodSet "node" differs in minCount`},
-		"one more":                                {prebuilt: append(of(nil, spot), of(nil, spot)...), want: "the TrainJob has 1 PodSets, the Workload 2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected Difference", tc.want, Difference(job, tc.prebuilt, rules))
-		})
-	}
+	difference := func(prebuilt []kueue.PodSet) string { return Difference(of(spot, nvidia, team), prebuilt, rules) }
+	expect.Answers(t, difference, map[string]expect.Row[[]kueue.PodSet, string]{
+		"the same":                                {In: of(spot, nvidia, team)},
+		"what is added is missing":                {In: of(spot)},
+		"a part of what is added is missing":      {In: of(spot, nvidia)},
+		"the order is of no meaning":              {In: of(team, nvidia, spot)},
+		"what the TrainJob tolerates is missing":  {In: of(nvidia, team), Want: differs},
+		"it tolerates what the TrainJob does not": {In: of(spot, corev1.Toleration{Operator: corev1.TolerationOpExists}), Want: differs},
+	})
 }
 
 func TestTopologyDifference(t *testing.T) {
@@ -163,10 +137,11 @@ func TestTopologyDifference(t *testing.T) {
 	ranks := &kueue.PodSetTopologyRequest{PodIndexLabel: new("rank")}
 	block := &kueue.PodSetTopologyRequest{PodIndexLabel: new("rank"), Required: new("block")}
 	sliced := &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: new("rack"), PodSetSliceSize: new(int32(2))}
-	for name, tc := range map[string]struct {
+	type row struct {
 		job, prebuilt *kueue.PodSetTopologyRequest
 		want          string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"neither asks for one, one tells ranks":            {job: ranks},
 		"both do, one tells ranks":                         {job: block, prebuilt: &kueue.PodSetTopologyRequest{Required: new("block")}},
 		"the TrainJob alone does":                          {job: block, want: unlike},
@@ -175,12 +150,10 @@ func TestTopologyDifference(t *testing.T) {
 		"any will do for neither, and one says that it is": {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: new(false)}},
 		"slices in Kueue's older words": {job: sliced, prebuilt: &kueue.PodSetTopologyRequest{
 			PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: "rack", Size: 2}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			of := func(request *kueue.PodSetTopologyRequest) []kueue.PodSet {
-				return []kueue.PodSet{{Name: "node", TopologyRequest: request}}
-			}
-			expect.Same(t, "Unexpected TopologyDifference", tc.want, TopologyDifference(of(tc.job), of(tc.prebuilt)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		of := func(request *kueue.PodSetTopologyRequest) []kueue.PodSet {
+			return []kueue.PodSet{{Name: "node", TopologyRequest: request}}
+		}
+		expect.Same(t, "Unexpected TopologyDifference", tc.want, TopologyDifference(of(tc.job), of(tc.prebuilt)))
+	})
 }

@@ -11,9 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -32,7 +30,7 @@ func workloadCRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 }
 
 func TestDefaultsApply(t *testing.T) {
-	defaults := expect.Must(NewDefaults(workloadCRD(t), "v1beta2"))(t)
+	defaults, training := expect.Must(NewDefaults(workloadCRD(t), "v1beta2"))(t), expect.FromYAML[kueue.PodSet](t, trainingPodSet)
 	of := func(initContainer, container corev1.Container) kueue.PodSet {
 		spec := corev1.PodSpec{InitContainers: []corev1.Container{initContainer}, Containers: []corev1.Container{container}}
 		return kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: spec}}
@@ -45,67 +43,59 @@ func TestDefaultsApply(t *testing.T) {
 	probed := func(grpc corev1.GRPCAction) corev1.Container {
 		return corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &grpc}}}
 	}
-	for name, tc := range map[string]struct{ podSet, want kueue.PodSet }{
-		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
-		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
-		"ports get a protocol, in every kind of container": {podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
-			want: of(listening(tcp(1)), listening(tcp(2), udp))},
-		"probes over gRPC get a service": {podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
-			want: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")}))},
-		"metadata that the schema does not know goes": {podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+	expect.Rows(t, map[string]expect.Row[kueue.PodSet, kueue.PodSet]{
+		"nothing to default":    {In: kueue.PodSet{Name: "node", Count: 2}, Want: kueue.PodSet{Name: "node", Count: 2}},
+		"a count of zero stays": {In: kueue.PodSet{Name: "node"}, Want: kueue.PodSet{Name: "node"}},
+		"ports get a protocol, in every kind of container": {In: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
+			Want: of(listening(tcp(1)), listening(tcp(2), udp))},
+		"probes over gRPC get a service": {In: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
+			Want: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")}))},
+		"metadata that the schema does not know goes": {In: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
-		}}}, want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})}},
-		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			given := tc.podSet.DeepCopy()
-			// Number and order stay.
-			got := expect.Must(defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.podSet, {Name: "a"}}))(t)
-			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "z"}, tc.want, {Name: "a"}}, got)
-			expect.Same(t, "The second time changes them", got, expect.Must(defaults.Apply(got))(t))
-			expect.Same(t, "The given PodSet changed", *given, tc.podSet)
-		})
-	}
+		}}}, Want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})}},
+		"what a training pod has stays as it is": {In: training, Want: training},
+	}, func(t *testing.T, tc expect.Row[kueue.PodSet, kueue.PodSet]) {
+		given := tc.In.DeepCopy()
+		// Number and order stay.
+		got := expect.Must(defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.In, {Name: "a"}}))(t)
+		expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "z"}, tc.Want, {Name: "a"}}, got)
+		expect.Same(t, "The second time changes them", got, expect.Must(defaults.Apply(got))(t))
+		expect.Same(t, "The given PodSet changed", *given, tc.In)
+	})
 }
 
 // trainingPodSet has something of every kind that JSON could lose on its way: zeros
 // behind pointers, amounts, ints or strings, 64 bits.
-func trainingPodSet() kueue.PodSet {
-	return kueue.PodSet{
-		Name: "node", Count: 4,
-		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"empty": ""}},
-			Spec: corev1.PodSpec{
-				NodeSelector:                  map[string]string{"pool": "h100"},
-				TerminationGracePeriodSeconds: new(int64(0)),
-				Tolerations: []corev1.Toleration{
-					exists("nvidia.com/gpu"), {Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(9007199254740993))},
-				},
-				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0))},
-				Volumes: []corev1.Volume{
-					{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse("1Gi"))}}},
-				},
-				Containers: []corev1.Container{{
-					Name: "node", Image: "torch", Command: []string{"torchrun"}, Args: []string{""},
-					Env: []corev1.EnvVar{{Name: "E"}, {Name: "F", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
-					Resources: corev1.ResourceRequirements{
-						Requests: corev1.ResourceList{"cpu": resource.MustParse("500m")}, Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
-					},
-					VolumeMounts:   []corev1.VolumeMount{{Name: "shm", MountPath: "/dev/shm"}},
-					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(2222)}}},
-				}},
-			},
-		},
-		TopologyRequest: &kueue.PodSetTopologyRequest{Required: new("block"), SubGroupCount: new(int32(1))},
-	}
-}
+const trainingPodSet = `
+name: node
+count: 4
+template:
+  metadata: {labels: {empty: ""}}
+  spec:
+    nodeSelector: {pool: h100}
+    terminationGracePeriodSeconds: 0
+    tolerations: [{key: nvidia.com/gpu, operator: Exists}, {key: flaky, effect: NoExecute, tolerationSeconds: 9007199254740993}]
+    securityContext: {runAsNonRoot: false, runAsUser: 0}
+    volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]
+    containers:
+    - name: node
+      image: torch
+      command: [torchrun]
+      args: [""]
+      env: [{name: E}, {name: F, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+      resources: {requests: {cpu: 500m}, limits: {nvidia.com/gpu: 8}}
+      volumeMounts: [{name: shm, mountPath: /dev/shm}]
+      readinessProbe: {tcpSocket: {port: 2222}}
+topologyRequest: {required: block, subGroupCount: 1}
+`
 
 func TestNewDefaultsErrors(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		version   string
 		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"an unknown version": {version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
 			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"}},
 		"a version without a schema": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
@@ -114,14 +104,12 @@ func TestNewDefaultsErrors(t *testing.T) {
 			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 				v.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
 			}, wantInErr: []string{"spec.podSets"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			crd := workloadCRD(t)
-			for i := range crd.Spec.Versions {
-				tc.change(&crd.Spec.Versions[i])
-			}
-			_, err := NewDefaults(crd, tc.version)
-			expect.ErrorWith(t, err, tc.wantInErr...)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		crd := workloadCRD(t)
+		for i := range crd.Spec.Versions {
+			tc.change(&crd.Spec.Versions[i])
+		}
+		_, err := NewDefaults(crd, tc.version)
+		expect.ErrorWith(t, err, tc.wantInErr...)
+	})
 }

@@ -10,18 +10,18 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func podSet(name kueue.PodSetReference, change func(*corev1.PodTemplateSpec)) kueue.PodSet {
-	ps := kueue.PodSet{Name: name, Count: 1}
-	if change != nil {
-		change(&ps.Template)
-	}
-	return ps
+	return kueue.PodSet{Name: name, Count: 1, Template: *kit.With(&corev1.PodTemplateSpec{}, change)}
 }
 
 func TestPlace(t *testing.T) {
+	spot, no := corev1.Toleration{Key: "spot", Value: "yes"}, corev1.Toleration{Key: "spot", Value: "no"}
+	equal, evicting := spot, spot
+	equal.Operator, evicting.Effect = corev1.TolerationOpEqual, corev1.TaintEffectNoExecute
 	node := func() kueuelib.PodSetInfo {
 		return kueuelib.PodSetInfo{
 			Name: "node", Count: 1, Labels: map[string]string{"kueue.x-k8s.io/podset": "node", "same": "s"}, Annotations: map[string]string{"kueue.x-k8s.io/workload": "wl"},
@@ -33,11 +33,12 @@ func TestPlace(t *testing.T) {
 			Name: "node", Labels: i.Labels, Annotations: i.Annotations, NodeSelector: i.NodeSelector, Tolerations: i.Tolerations, SchedulingGates: i.SchedulingGates,
 		}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		podSets []kueue.PodSet
 		infos   []kueuelib.PodSetInfo
 		want    []patch.Placement
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no PodSets": {want: []patch.Placement{}},
 		"an admission that adds nothing keeps the base tolerations": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
 			infos: []kueuelib.PodSetInfo{{Name: "node"}}, want: []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}}},
@@ -51,28 +52,15 @@ func TestPlace(t *testing.T) {
 			}),
 		}, infos: []kueuelib.PodSetInfo{{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}}, node()},
 			want: []patch.Placement{{Name: "launcher", NodeSelector: map[string]string{"pool": "cpu"}}, as(node())}},
-		"base tolerations first, then those of the admission that are not there": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
-			p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
-		})},
-			infos: []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{
-				{Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"},
-				{Key: "spot", Value: "no"},
-				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
-				exists("nvidia.com/gpu"),
-				exists("pool"),
-			}}},
-			want: []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{
-				{Key: "spot", Value: "yes"},
-				exists("nvidia.com/gpu"),
-				{Key: "spot", Value: "no"},
-				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
-				exists("pool"),
-			}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected placements", tc.want, expect.Must(Place(tc.podSets, tc.infos))(t))
-		})
-	}
+		"base tolerations first, then those of the admission that are not there": {
+			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
+				p.Spec.Tolerations = []corev1.Toleration{spot, exists("nvidia.com/gpu"), equal}
+			})},
+			infos: []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{equal, no, evicting, exists("nvidia.com/gpu"), exists("pool")}}},
+			want:  []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{spot, exists("nvidia.com/gpu"), no, evicting, exists("pool")}}}},
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected placements", tc.want, expect.Must(Place(tc.podSets, tc.infos))(t))
+	})
 }
 
 func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
@@ -83,12 +71,13 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 	}
 	first := podSet("launcher", nil)
 	type infos = []kueuelib.PodSetInfo
-	for name, tc := range map[string]struct {
+	type row struct {
 		// podSets are nodes with all of mine where they are left out.
 		podSets   []kueue.PodSet
 		infos     infos
 		wantInErr []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"another node selector": {podSets: []kueue.PodSet{first, podSet("node", mine)},
 			infos:     infos{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
 			wantInErr: []string{"nodeSelector", `"node"`, "pool", `"a100"`, `"h100"`, "runtimePatches"}},
@@ -101,32 +90,20 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		"more infos than PodSets":  {podSets: []kueue.PodSet{}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
 		"infos of other PodSets": {podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}, {Name: "worker"}},
 			wantInErr: []string{`"node"`, `"worker"`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.podSets == nil {
-				tc.podSets = []kueue.PodSet{podSet("node", mine)}
-			}
-			placements, err := Place(tc.podSets, tc.infos)
-			expect.ErrorWith(t, err, tc.wantInErr...)
-			expect.That(t, kueuelib.IsPermanent(err), "Error %q is not permanent", err)
-			expect.That(t, placements == nil, "Placements %v beside an error", placements)
-		})
-	}
-}
-
-// A conflict message has to be the same every time, or each one makes an event of its own.
-func TestPlaceErrorsAreDeterministic(t *testing.T) {
-	have, given := map[string]string{}, map[string]string{}
-	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-		have[key], given[key] = "1", "2"
-	}
-	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = have })}
-	infos := []kueuelib.PodSetInfo{{Name: "node", NodeSelector: given}}
-	_, first := Place(podSets, infos)
-	for range 20 {
-		_, err := Place(podSets, infos)
-		expect.Same(t, "Unexpected error", first.Error(), err.Error())
-	}
+	}, func(t *testing.T, tc row) {
+		if tc.podSets == nil {
+			tc.podSets = []kueue.PodSet{podSet("node", mine)}
+		}
+		placements, err := Place(tc.podSets, tc.infos)
+		expect.ErrorWith(t, err, tc.wantInErr...)
+		expect.That(t, kueuelib.IsPermanent(err), "Error %q is not permanent", err)
+		expect.That(t, placements == nil, "Placements %v beside an error", placements)
+		// Another message for the same would be an event of its own.
+		for range 20 {
+			_, again := Place(tc.podSets, tc.infos)
+			expect.Same(t, "Unexpected second error", err.Error(), again.Error())
+		}
+	})
 }
 
 // Two tolerations that differ only in tolerationSeconds count as one, as in Kueue.

@@ -16,24 +16,19 @@ import (
 )
 
 func TestFromJobSetCounts(t *testing.T) {
-	for name, tc := range map[string]struct {
-		job  *jobBuilder
-		want int32
-	}{
-		"one pod where nothing is said":               {job: makeJob("node"), want: 1},
-		"parallelism":                                 {job: makeJob("node").pods(new(int32(4)), nil), want: 4},
-		"parallelism and as many completions":         {job: makeJob("node").pods(new(int32(4)), new(int32(4))), want: 4},
-		"never more at a time than completions":       {job: makeJob("node").pods(new(int32(4)), new(int32(3))), want: 3},
-		"more completions than run at a time":         {job: makeJob("node").pods(new(int32(4)), new(int32(9))), want: 4},
-		"completions without parallelism run by ones": {job: makeJob("node").pods(nil, new(int32(9))), want: 1},
-		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))), want: 6},
-		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(new(int32(0)), nil), want: 0},
-		"no replicas":                                 {job: makeJob("node").replicas(0).pods(new(int32(4)), nil), want: 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected count", tc.want, expect.Must(fromJobSet(jobSet(tc.job)))(t)[0].Count)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[*jobBuilder, int32]{
+		"one pod where nothing is said":               {In: makeJob("node"), Want: 1},
+		"parallelism":                                 {In: makeJob("node").pods(new(int32(4)), nil), Want: 4},
+		"parallelism and as many completions":         {In: makeJob("node").pods(new(int32(4)), new(int32(4))), Want: 4},
+		"never more at a time than completions":       {In: makeJob("node").pods(new(int32(4)), new(int32(3))), Want: 3},
+		"more completions than run at a time":         {In: makeJob("node").pods(new(int32(4)), new(int32(9))), Want: 4},
+		"completions without parallelism run by ones": {In: makeJob("node").pods(nil, new(int32(9))), Want: 1},
+		"replicas multiply":                           {In: makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))), Want: 6},
+		"no parallelism at all":                       {In: makeJob("node").replicas(3).pods(new(int32(0)), nil), Want: 0},
+		"no replicas":                                 {In: makeJob("node").replicas(0).pods(new(int32(4)), nil), Want: 0},
+	}, func(t *testing.T, tc expect.Row[*jobBuilder, int32]) {
+		expect.Same(t, "Unexpected count", tc.Want, expect.Must(fromJobSet(jobSet(tc.In)))(t)[0].Count)
+	})
 }
 
 func TestFromJobSetNamesAndOrder(t *testing.T) {
@@ -45,28 +40,23 @@ func TestFromJobSetNamesAndOrder(t *testing.T) {
 
 func TestFromJobSetTolerations(t *testing.T) {
 	spot := corev1.Toleration{Key: "spot", Value: "true"}
-	for name, tc := range map[string]struct {
-		job  *jobBuilder
-		want []corev1.Toleration
-	}{
-		"no GPUs, no tolerations":          {job: makeJob("node")},
-		"no GPUs, the job's own":           {job: makeJob("node").tolerations(spot), want: []corev1.Toleration{spot}},
-		"another vendor's GPUs":            {job: makeJob("node").gpus("amd.com/gpu")},
-		"GPUs":                             {job: makeJob("node").gpus("nvidia.com/gpu"), want: []corev1.Toleration{exists("nvidia.com/gpu")}},
-		"GPUs after the job's own":         {job: makeJob("node").gpus("nvidia.com/gpu").tolerations(spot), want: []corev1.Toleration{spot, exists("nvidia.com/gpu")}},
-		"GPUs that the job tolerates":      {job: makeJob("node").gpus("nvidia.com/gpu").tolerations(exists("nvidia.com/gpu"), spot), want: []corev1.Toleration{exists("nvidia.com/gpu"), spot}},
-		"MIG, the provider's key is there": {job: makeJob("node").gpus("nvidia.com/mig-1g.10gb").tolerations(exists("nvidia.com/gpu")), want: []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			js := jobSet(tc.job, makeJob("aside"))
-			before := js.DeepCopy()
-			podSets := expect.Must(fromJobSet(js))(t)
-			expect.Same(t, "Unexpected tolerations", tc.want, podSets[0].Template.Spec.Tolerations)
-			expect.Same(t, "The PodSet beside it tolerates something", nil, podSets[1].Template.Spec.Tolerations)
-			podSets[0].Template.Spec.Containers[0].Name = "changed"
-			expect.Same(t, "The JobSet changed", before, js)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[*jobBuilder, []corev1.Toleration]{
+		"no GPUs, no tolerations":          {In: makeJob("node")},
+		"no GPUs, the job's own":           {In: makeJob("node").tolerations(spot), Want: []corev1.Toleration{spot}},
+		"another vendor's GPUs":            {In: makeJob("node").gpus("amd.com/gpu")},
+		"GPUs":                             {In: makeJob("node").gpus("nvidia.com/gpu"), Want: []corev1.Toleration{exists("nvidia.com/gpu")}},
+		"GPUs after the job's own":         {In: makeJob("node").gpus("nvidia.com/gpu").tolerations(spot), Want: []corev1.Toleration{spot, exists("nvidia.com/gpu")}},
+		"GPUs that the job tolerates":      {In: makeJob("node").gpus("nvidia.com/gpu").tolerations(exists("nvidia.com/gpu"), spot), Want: []corev1.Toleration{exists("nvidia.com/gpu"), spot}},
+		"MIG, the provider's key is there": {In: makeJob("node").gpus("nvidia.com/mig-1g.10gb").tolerations(exists("nvidia.com/gpu")), Want: []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")}},
+	}, func(t *testing.T, tc expect.Row[*jobBuilder, []corev1.Toleration]) {
+		js := jobSet(tc.In, makeJob("aside"))
+		before := js.DeepCopy()
+		podSets := expect.Must(fromJobSet(js))(t)
+		expect.Same(t, "Unexpected tolerations", tc.Want, podSets[0].Template.Spec.Tolerations)
+		expect.Same(t, "The PodSet beside it tolerates something", nil, podSets[1].Template.Spec.Tolerations)
+		podSets[0].Template.Spec.Containers[0].Name = "changed"
+		expect.Same(t, "The JobSet changed", before, js)
+	})
 }
 
 func TestFromJobSetTopology(t *testing.T) {
@@ -79,12 +69,13 @@ func TestFromJobSetTopology(t *testing.T) {
 		change(request)
 		return request
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		off        bool
 		key, value string
 		want       *kueue.PodSetTopologyRequest
 		wantInErr  []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
 		"required": {key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
 			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") })},
@@ -95,22 +86,20 @@ func TestFromJobSetTopology(t *testing.T) {
 		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
 		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
 		"with the gate off, not even an annotation that cannot be read": {off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, !tc.off)
-			job := makeJob("node").replicas(2)
-			if tc.key != "" {
-				job.annotation(tc.key, tc.value)
-			}
-			podSets, err := fromJobSet(jobSet(makeJob("first"), job))
-			if len(tc.wantInErr) > 0 {
-				expect.ErrorWith(t, err, tc.wantInErr...)
-				return
-			}
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected topology request", tc.want, podSets[1].TopologyRequest)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, !tc.off)
+		job := makeJob("node").replicas(2)
+		if tc.key != "" {
+			job.annotation(tc.key, tc.value)
+		}
+		podSets, err := fromJobSet(jobSet(makeJob("first"), job))
+		if len(tc.wantInErr) > 0 {
+			expect.ErrorWith(t, err, tc.wantInErr...)
+			return
+		}
+		expect.NoError(t, err)
+		expect.Same(t, "Unexpected topology request", tc.want, podSets[1].TopologyRequest)
+	})
 }
 
 func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
@@ -160,11 +149,8 @@ func (b *jobBuilder) dependsOn(name string, status jobsetapi.DependsOnStatus) *j
 }
 
 func jobSet(jobs ...*jobBuilder) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{}
-	for _, b := range jobs {
-		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, b.ReplicatedJob)
-	}
-	return js
+	all := expect.Each(jobs, func(b *jobBuilder) jobsetapi.ReplicatedJob { return b.ReplicatedJob })
+	return &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: all}}
 }
 
 // status returns ready, succeeded and failed child Jobs of a replicated job.

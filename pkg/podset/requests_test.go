@@ -11,22 +11,20 @@ import (
 )
 
 func TestDefaultRequests(t *testing.T) {
-	for name, tc := range map[string]struct{ pod, want string }{
-		"limits alone":                       {`containers: [{name: a, resources: {limits: {cpu: 4}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
-		"of init containers":                 {`initContainers: [{name: a, resources: {limits: {cpu: 4}}}]`, `initContainers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
-		"a request of its own":               {`containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`},
-		"no GPUs":                            {`containers: [{name: a, resources: {limits: {nvidia.com/gpu: 0, cpu: 1}}}]`, `containers: [{name: a, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]`},
-		"a request of nothing below a limit": {`containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 0}}}]`, `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 0}}}]`},
-		"limits of the pod alone":            {`{containers: [{name: a}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a}], resources: {limits: {cpu: 6}, requests: {cpu: 6}}}`},
-		"limits of the pod beside requests":  {`{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}, requests: {cpu: 2}}}`},
-		"requests of the pod alone":          {`{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`, `{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := expect.FromYAML[corev1.PodSpec](t, tc.pod)
-			defaultRequests(&pod)
-			expect.Same(t, "Unexpected pod", expect.FromYAML[corev1.PodSpec](t, tc.want), pod)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"limits alone":                       {In: `containers: [{name: a, resources: {limits: {cpu: 4}}}]`, Want: `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
+		"of init containers":                 {In: `initContainers: [{name: a, resources: {limits: {cpu: 4}}}]`, Want: `initContainers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 4}}}]`},
+		"a request of its own":               {In: `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`, Want: `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 1}}}]`},
+		"no GPUs":                            {In: `containers: [{name: a, resources: {limits: {nvidia.com/gpu: 0, cpu: 1}}}]`, Want: `containers: [{name: a, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]`},
+		"a request of nothing below a limit": {In: `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 0}}}]`, Want: `containers: [{name: a, resources: {limits: {cpu: 4}, requests: {cpu: 0}}}]`},
+		"limits of the pod alone":            {In: `{containers: [{name: a}], resources: {limits: {cpu: 6}}}`, Want: `{containers: [{name: a}], resources: {limits: {cpu: 6}, requests: {cpu: 6}}}`},
+		"limits of the pod beside requests":  {In: `{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}}}`, Want: `{containers: [{name: a, resources: {requests: {cpu: 2, example.com/a: 1}}}], resources: {limits: {cpu: 6}, requests: {cpu: 2}}}`},
+		"requests of the pod alone":          {In: `{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`, Want: `{containers: [{name: a, resources: {requests: {memory: 1Gi}}}], resources: {requests: {cpu: 6}}}`},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		pod := expect.FromYAML[corev1.PodSpec](t, tc.In)
+		defaultRequests(&pod)
+		expect.Same(t, "Unexpected pod", expect.FromYAML[corev1.PodSpec](t, tc.Want), pod)
+	})
 }
 
 // Kueue charges for what stands in the PodSets alone.

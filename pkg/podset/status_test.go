@@ -30,11 +30,12 @@ func TestReady(t *testing.T) {
 		makeJob("node").replicas(2).dependsOn("dataset", jobsetapi.DependencyComplete).dependsOn("model", jobsetapi.DependencyComplete),
 	)
 	mpi := jobSet(makeJob("node").replicas(2), makeJob("launcher").dependsOn("node", jobsetapi.DependencyReady))
-	for name, tc := range map[string]struct {
+	type row struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no status yet":                     {js: jobSet(makeJob("node"))},
 		"not ready":                         {js: jobSet(makeJob("node")), statuses: jobs{status("node", 0, 0, 0)}},
 		"a status without numbers":          {js: jobSet(makeJob("node")), statuses: jobs{{Name: "node"}}},
@@ -60,35 +61,28 @@ func TestReady(t *testing.T) {
 		"MPI nodes and launcher ready":                                 {js: mpi, statuses: jobs{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
 		"MPI node succeeded counts for the launcher's dependency":      {js: mpi, statuses: jobs{status("node", 1, 1, 0), status("launcher", 0, 0, 0)}},
 		"MPI node failed starts the launcher, but is not ready itself": {js: mpi, statuses: jobs{status("node", 1, 0, 1), status("launcher", 1, 0, 0)}},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses)) })
-	}
+	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses)) })
 }
 
 func TestAnySucceeded(t *testing.T) {
-	for name, tc := range map[string]struct {
-		statuses jobs
-		want     bool
-	}{
+	expect.Answers(t, AnySucceeded, map[string]expect.Row[jobs, bool]{
 		"no status":                {},
-		"a status without numbers": {statuses: jobs{{Name: "node"}}},
-		"running and failed":       {statuses: jobs{status("a", 1, 0, 0), status("b", 0, 0, 1)}},
-		"one of several succeeded": {statuses: jobs{status("a", 1, 0, 0), status("b", 0, 1, 0)}, want: true},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected AnySucceeded", tc.want, AnySucceeded(tc.statuses)) })
-	}
+		"a status without numbers": {In: jobs{{Name: "node"}}},
+		"running and failed":       {In: jobs{status("a", 1, 0, 0), status("b", 0, 0, 1)}},
+		"one of several succeeded": {In: jobs{status("a", 1, 0, 0), status("b", 0, 1, 0)}, Want: true},
+	})
 }
 
 func TestReclaimable(t *testing.T) {
 	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))))
-	for name, tc := range map[string]struct {
+	type row struct {
 		statuses    jobs
-		given       pods
+		given, want pods
 		maxRestarts int32
 		ttl         *int32
 		rule        jobsetapi.FailurePolicyAction
-		want        pods
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"what was given is never taken back": {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)}, given: pods{{Name: "dataset", Count: 1}},
 			want: pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}}},
 		"a JobSet that may restart gives nothing back":           {statuses: jobs{status("Dataset", 0, 1, 0)}, maxRestarts: 1},
@@ -104,17 +98,15 @@ func TestReclaimable(t *testing.T) {
 		"never more than the PodSet has":                            {statuses: jobs{status("node", 0, 9, 0)}, want: pods{{Name: "node", Count: 6}}},
 		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: new(int32(60))},
 		"of a job that is not there":                                {statuses: jobs{status("other", 0, 1, 0)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			js := js.DeepCopy()
-			js.Spec.ReplicatedJobs[1].Template.Spec.TTLSecondsAfterFinished = tc.ttl
-			js.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: tc.maxRestarts}
-			if tc.rule != "" {
-				js.Spec.FailurePolicy.Rules = []jobsetapi.FailurePolicyRule{{Action: tc.rule}}
-			}
-			expect.Same(t, "Unexpected reclaimable pods", tc.want, Reclaimable(js, tc.statuses, tc.given))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		js := js.DeepCopy()
+		js.Spec.ReplicatedJobs[1].Template.Spec.TTLSecondsAfterFinished = tc.ttl
+		js.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: tc.maxRestarts}
+		if tc.rule != "" {
+			js.Spec.FailurePolicy.Rules = []jobsetapi.FailurePolicyRule{{Action: tc.rule}}
+		}
+		expect.Same(t, "Unexpected reclaimable pods", tc.want, Reclaimable(js, tc.statuses, tc.given))
+	})
 }
 
 func TestDue(t *testing.T) {
@@ -122,11 +114,12 @@ func TestDue(t *testing.T) {
 	after := func(status jobsetapi.DependsOnStatus) *jobsetapi.JobSet {
 		return jobSet(makeJob("data").replicas(2), makeJob("node").dependsOn("data", status))
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"all at once":                           {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
 		"in order, before the first":            {js: inOrder(), want: []string{"first"}},
 		"in order, the first is ready":          {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
@@ -139,10 +132,7 @@ func TestDue(t *testing.T) {
 		"one whose downloads have failed":       {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 0, 0, 2)}, want: []string{"data"}},
 		"one that waits for Jobs to be ready":   {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 1, 0, 0)}, want: []string{"data"}},
 		"one for which they are ready, or over": {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 0, 1, 1)}, want: []string{"data", "node"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := expect.Each(Due(tc.js, tc.statuses), func(rj jobsetapi.ReplicatedJob) string { return rj.Name })
-			expect.Same(t, "Unexpected replicated jobs", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected replicated jobs", tc.want, expect.Each(Due(tc.js, tc.statuses), func(rj jobsetapi.ReplicatedJob) string { return rj.Name }))
+	})
 }

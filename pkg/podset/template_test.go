@@ -47,7 +47,8 @@ func selecting(nodeSelector map[string]string, gateNames ...string) corev1.PodTe
 func TestPlaceTemplate(t *testing.T) {
 	jobsetOwn := corev1.Toleration{Key: noSchedule, Operator: corev1.TolerationOpExists}
 	type keys = map[string]string
-	for name, tc := range map[string]struct{ child, want, placed corev1.PodTemplateSpec }{
+	type row struct{ child, want, placed corev1.PodTemplateSpec }
+	expect.Rows(t, map[string]row{
 		"nothing on either side": {},
 		"from the gate to a placement": {child: template(keys{gatedLabel: "true", "jobset.sigs.k8s.io/job-index": "0"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
 			want:   template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),
@@ -75,16 +76,14 @@ func TestPlaceTemplate(t *testing.T) {
 		"fields that a suspended Job must keep are not touched": {child: template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
 			want:   template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "new"}}}),
 			placed: template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, want := tc.child.DeepCopy(), tc.want.DeepCopy()
-			PlaceTemplate(got, &tc.want)
-			expect.Same(t, "Unexpected template", tc.placed, *got)
-			PlaceTemplate(got, &tc.want)
-			expect.Same(t, "The second time changes it", tc.placed, *got)
-			expect.Same(t, "The wanted template changed", *want, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, want := tc.child.DeepCopy(), tc.want.DeepCopy()
+		PlaceTemplate(got, &tc.want)
+		expect.Same(t, "Unexpected template", tc.placed, *got)
+		PlaceTemplate(got, &tc.want)
+		expect.Same(t, "The second time changes it", tc.placed, *got)
+		expect.Same(t, "The wanted template changed", *want, tc.want)
+	})
 }
 
 // Callers compare the child with what they read: neither side may change the other.
@@ -110,13 +109,13 @@ func TestPlacePod(t *testing.T) {
 	of := func(workload string, nodes keys, names ...string) corev1.PodTemplateSpec {
 		return template(nil, keys{kueue.WorkloadAnnotation: workload}, nodes, corev1.PodSpec{SchedulingGates: gates(names...)})
 	}
-	for name, tc := range map[string]struct {
-		pod, want corev1.PodTemplateSpec
+	type row struct {
+		pod, want, placed corev1.PodTemplateSpec
 		// made is the template of the pod's Job; nil: the pod is just as its Job made it.
 		made      *corev1.PodTemplateSpec
-		placed    corev1.PodTemplateSpec
 		wantInErr []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a gated pod gets its placement": {pod: template(keys{gatedLabel: "true", "job-name": "j"}, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady}, SchedulingGates: gates(gate)}),
 			want:   placement,
 			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}})},
@@ -138,21 +137,19 @@ func TestPlacePod(t *testing.T) {
 		"a gate of an earlier admission goes":    {pod: gated(gate, "kueue.x-k8s.io/topology"), placed: gated()},
 		"another value for a key":                {pod: selecting(keys{"pool": "a100"}, gate), want: placement, wantInErr: []string{"pool=a100"}},
 		"a key that the admission does not have": {pod: selecting(keys{"zone": "z1"}, gate), want: placement, wantInErr: []string{"zone=z1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
-			before := pod.DeepCopy()
-			err := PlacePod(pod, cmp.Or(tc.made, tc.pod.DeepCopy()), &tc.want)
-			if len(tc.wantInErr) > 0 {
-				expect.ErrorWith(t, err, tc.wantInErr...)
-				expect.Same(t, "The refused pod changed", before, pod)
-				return
-			}
-			expect.NoError(t, err)
-			want := &corev1.Pod{ObjectMeta: tc.placed.ObjectMeta, Spec: tc.placed.Spec}
-			expect.Same(t, "Unexpected pod", want, pod)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
+		before := pod.DeepCopy()
+		err := PlacePod(pod, cmp.Or(tc.made, tc.pod.DeepCopy()), &tc.want)
+		if len(tc.wantInErr) > 0 {
+			expect.ErrorWith(t, err, tc.wantInErr...)
+			expect.Same(t, "The refused pod changed", before, pod)
+			return
+		}
+		expect.NoError(t, err)
+		want := &corev1.Pod{ObjectMeta: tc.placed.ObjectMeta, Spec: tc.placed.Spec}
+		expect.Same(t, "Unexpected pod", want, pod)
+	})
 }
 
 func FuzzPlaceTemplate(f *testing.F) {
@@ -209,46 +206,38 @@ func FuzzPlace(f *testing.F) {
 	})
 }
 
+// jobSetOf is a JobSet of a replicated job with each template.
+func jobSetOf(templates ...corev1.PodTemplateSpec) *jobsetapi.JobSet {
+	return jobSet(expect.Each(templates, func(template corev1.PodTemplateSpec) *jobBuilder {
+		b := makeJob("")
+		b.Template.Spec.Template = template
+		return b
+	})...)
+}
+
 func TestFieldOf(t *testing.T) {
-	for name, tc := range map[string]struct {
-		template corev1.PodTemplateSpec
-		want     patch.Field
-	}{
-		"the gate":             {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}}}, want: patch.Of(trainjob.Trainer22)},
-		"a placement":          {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/podset": "node"}}}, want: patch.Of(trainjob.Trainer22)},
-		"an override":          {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}, Annotations: map[string]string{patch.ManagerAnnotation: patch.Manager}}}, want: patch.Of(trainjob.Trainer21)},
-		"nothing of all these": {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{patch.ManagerAnnotation: "someone"}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "plain"}, {Name: "node"}}}}
-			js.Spec.ReplicatedJobs[1].Template.Spec.Template = tc.template
-			expect.Same(t, "Unexpected FieldOf", tc.want, FieldOf(js))
-		})
+	type keys = map[string]string
+	of := func(labels, annotations keys) *jobsetapi.JobSet {
+		return jobSetOf(corev1.PodTemplateSpec{}, template(labels, annotations, nil, corev1.PodSpec{}))
 	}
+	expect.Answers(t, FieldOf, map[string]expect.Row[*jobsetapi.JobSet, patch.Field]{
+		"the gate":             {In: of(keys{patch.GatedLabel: "true"}, nil), Want: patch.Of(trainjob.Trainer22)},
+		"a placement":          {In: of(keys{"kueue.x-k8s.io/podset": "node"}, nil), Want: patch.Of(trainjob.Trainer22)},
+		"an override":          {In: of(keys{patch.GatedLabel: "true"}, keys{patch.ManagerAnnotation: patch.Manager}), Want: patch.Of(trainjob.Trainer21)},
+		"nothing of all these": {In: of(nil, keys{patch.ManagerAnnotation: "someone"})},
+	})
 }
 
 func TestPlaced(t *testing.T) {
-	type keys = map[string]string
-	placed := template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{})
-	for name, tc := range map[string]struct {
-		jobs []corev1.PodTemplateSpec
-		want bool
-	}{
-		"all replicated jobs are":         {jobs: []corev1.PodTemplateSpec{placed, placed}, want: true},
-		"one of them is not":              {jobs: []corev1.PodTemplateSpec{placed, {}}},
-		"one of them is placed and gated": {jobs: []corev1.PodTemplateSpec{placed, template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
-		"it is gated":                     {jobs: []corev1.PodTemplateSpec{template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
-		"somebody else's gate says nothing": {jobs: []corev1.PodTemplateSpec{template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")})},
-			want: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			js := &jobsetapi.JobSet{}
-			for _, template := range tc.jobs {
-				rj := jobsetapi.ReplicatedJob{}
-				rj.Template.Spec.Template = template
-				js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, rj)
-			}
-			expect.Same(t, "Unexpected Placed", tc.want, Placed(js))
-		})
+	placed := func(gateNames ...string) corev1.PodTemplateSpec {
+		return template(map[string]string{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gateNames...)})
 	}
+	gated := template(map[string]string{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})
+	expect.Answers(t, Placed, map[string]expect.Row[*jobsetapi.JobSet, bool]{
+		"all replicated jobs are":           {In: jobSetOf(placed(), placed()), Want: true},
+		"one of them is not":                {In: jobSetOf(placed(), corev1.PodTemplateSpec{})},
+		"one of them is placed and gated":   {In: jobSetOf(placed(), placed(gate))},
+		"it is gated":                       {In: jobSetOf(gated)},
+		"somebody else's gate says nothing": {In: jobSetOf(placed("example.com/theirs")), Want: true},
+	})
 }

@@ -39,42 +39,26 @@ func TestUnknownRelease(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	const job = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"a"},"spec":{"runtimeRef":{"name":"torch"}SPEC}}`
-	cases := map[string]struct {
-		spec string
-		want map[trainjob.TrainerVersion]string
-	}{
+	const twice = `spec.trainer.env[1]: Duplicate value: {"name":"A"}`
+	type says = map[trainjob.TrainerVersion]string
+	expect.Rows(t, map[string]expect.Row[string, says]{
 		"nothing more": {},
-		"a field that one release has": {
-			spec: `,"activeDeadlineSeconds":60`,
-			want: map[trainjob.TrainerVersion]string{trainjob.Trainer21: "spec.activeDeadlineSeconds: Forbidden: Trainer 2.1 has no such field: remove it, or correct its name"},
-		},
-		"a variable twice": {
-			spec: `,"trainer":{"env":[{"name":"A"},{"name":"A"}]}`,
-			want: map[trainjob.TrainerVersion]string{
-				trainjob.Trainer21: `spec.trainer.env[1]: Duplicate value: {"name":"A"}`,
-				trainjob.Trainer22: `spec.trainer.env[1]: Duplicate value: {"name":"A"}`,
-				trainjob.Trainer23: `spec.trainer.env[1]: Duplicate value: {"name":"A"}`,
-			},
-		},
-		"what CEL refuses": {
-			spec: `,"initializer":{"dataset":{"storageUri":"/data"}}`,
-			want: map[trainjob.TrainerVersion]string{
-				trainjob.Trainer23: `spec.initializer.dataset.storageUri: Invalid value: "/data": storageUri may be empty, or it must be a valid URI (scheme://...)`,
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			for _, release := range all {
-				schema := expect.Must(NewSchema(release, TrainJob))(t)
-				got := ""
-				if _, errs := schema.Check(t.Context(), []byte(strings.Replace(job, "SPEC", tc.spec, 1))); len(errs) > 0 {
-					got = errs.ToAggregate().Error()
-				}
-				expect.Same(t, fmt.Sprintf("Unexpected verdict of Trainer %s", release), tc.want[release], got)
+		"a field that one release has": {In: `,"activeDeadlineSeconds":60`,
+			Want: says{trainjob.Trainer21: "spec.activeDeadlineSeconds: Forbidden: Trainer 2.1 has no such field: remove it, or correct its name"}},
+		"a variable twice": {In: `,"trainer":{"env":[{"name":"A"},{"name":"A"}]}`,
+			Want: says{trainjob.Trainer21: twice, trainjob.Trainer22: twice, trainjob.Trainer23: twice}},
+		"what CEL refuses": {In: `,"initializer":{"dataset":{"storageUri":"/data"}}`,
+			Want: says{trainjob.Trainer23: `spec.initializer.dataset.storageUri: Invalid value: "/data": storageUri may be empty, or it must be a valid URI (scheme://...)`}},
+	}, func(t *testing.T, tc expect.Row[string, says]) {
+		for _, release := range all {
+			schema := expect.Must(NewSchema(release, TrainJob))(t)
+			got := ""
+			if _, errs := schema.Check(t.Context(), []byte(strings.Replace(job, "SPEC", tc.In, 1))); len(errs) > 0 {
+				got = errs.ToAggregate().Error()
 			}
-		})
-	}
+			expect.Same(t, fmt.Sprintf("Unexpected verdict of Trainer %s", release), tc.Want[release], got)
+		}
+	})
 }
 
 func TestStoredWithDefaults(t *testing.T) {

@@ -5,8 +5,6 @@ package trainjob
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,11 +113,9 @@ type counts struct {
 }
 
 func countsOf(js *jobsetapi.JobSet) []counts {
-	all := make([]counts, 0, len(js.Spec.ReplicatedJobs))
-	for _, rj := range js.Spec.ReplicatedJobs {
-		all = append(all, counts{rj.Name, rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions})
-	}
-	return all
+	return expect.Each(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) counts {
+		return counts{rj.Name, rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions}
+	})
 }
 
 func each(name string, replicas, pods int32) counts {
@@ -135,12 +131,13 @@ func TestRenderCounts(t *testing.T) {
 	mpi := func(nodes, launchers int32) []counts {
 		return []counts{each("node", 1, nodes), each("launcher", 1, launchers)}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		runtime string
 		trainer *trainer.Trainer
 		patches []RuntimePatch
 		want    []counts
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {runtime: torchRuntime, want: torch(2)},
 		"torch takes numNodes from the TrainJob":                                               {runtime: torchRuntime, trainer: nodes(7), want: torch(7)},
 		// A patch of a replicated job must not bring its replicas back to the default.
@@ -152,11 +149,9 @@ func TestRenderCounts(t *testing.T) {
 		// job that carries the trainer's label, which is the launcher.
 		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
 		"MPI as the runtime says":                                     {runtime: mpiRuntime, want: mpi(1, 1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
+	})
 }
 
 func TestRenderMergesPatchesInOrder(t *testing.T) {
@@ -176,23 +171,18 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 			ServiceAccountName: "sa",
 		}
 	}
-	for name, tc := range map[string]struct {
-		patches []RuntimePatch
-		want    corev1.PodSpec
-	}{
-		"none":                      {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
-		"the later one wins":        {patches: []RuntimePatch{first, second}, want: both("b")},
-		"and so in the other order": {patches: []RuntimePatch{second, first}, want: both("a")},
-		"entries without a spec change nothing": {patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
-			want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			js := render(t, job, torchRuntime, tc.patches...)
-			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
-			byName := cmpopts.SortSlices(func(a, b corev1.PodSchedulingGate) bool { return a.Name < b.Name })
-			expect.Same(t, "Unexpected pod spec", tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers"))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[[]RuntimePatch, corev1.PodSpec]{
+		"none":                      {Want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
+		"the later one wins":        {In: []RuntimePatch{first, second}, Want: both("b")},
+		"and so in the other order": {In: []RuntimePatch{second, first}, Want: both("a")},
+		"entries without a spec change nothing": {In: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
+			Want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
+	}, func(t *testing.T, tc expect.Row[[]RuntimePatch, corev1.PodSpec]) {
+		js := render(t, job, torchRuntime, tc.In...)
+		got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
+		byName := cmpopts.SortSlices(func(a, b corev1.PodSchedulingGate) bool { return a.Name < b.Name })
+		expect.Same(t, "Unexpected pod spec", tc.Want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers"))
+	})
 }
 
 func TestRenderRefusesAnEntryItCannotRead(t *testing.T) {
@@ -211,40 +201,35 @@ func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
 func TestRenderIsPure(t *testing.T) {
 	torchtune := strings.Replace(torchRuntime, "image: torch\n", "image: torch\n                command: [tune, run]\n", 1)
 	eightGPUs := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		runtime string
 		trainer *trainer.Trainer
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"torch": {runtime: torchRuntime,
 			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), Env: []corev1.EnvVar{{Name: "E", Value: "v"}}, ResourcesPerNode: eightGPUs}},
 		"torchtune, whose command Trainer completes": {runtime: torchtune,
 			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs}},
 		"MPI, whose policy Trainer completes": {runtime: mpiRuntime, trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			renderer := testRenderer(t)
-			job := jobWithTrainer(tc.trainer.DeepCopy())
-			job.Spec.RuntimeRef.Name = "torchtune-llama3.2-1b"
-			spec, patches := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, tc.runtime), []RuntimePatch{
-				podSpecPatch(t, "a.io/x", "node", "{nodeSelector: {a: a}}"), podSpecPatch(t, "b.io/x", "node", "{nodeSelector: {b: b}}"),
-			}
-			wantJob, wantSpec := job.DeepCopy(), spec.DeepCopy()
+	}, func(t *testing.T, tc row) {
+		renderer := testRenderer(t)
+		job := jobWithTrainer(tc.trainer.DeepCopy())
+		job.Spec.RuntimeRef.Name = "torchtune-llama3.2-1b"
+		spec, patches := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, tc.runtime), []RuntimePatch{
+			podSpecPatch(t, "a.io/x", "node", "{nodeSelector: {a: a}}"), podSpecPatch(t, "b.io/x", "node", "{nodeSelector: {b: b}}"),
+		}
+		wantJob, wantSpec := job.DeepCopy(), spec.DeepCopy()
 
-			var first *jobsetapi.JobSet
-			for i := range 3 {
-				js := expect.Must(renderer.Render(t.Context(), job, spec, patches))(t)
-				if i == 0 {
-					first = js
-				}
-				expect.Same(t, fmt.Sprintf("Rendering number %d differs from the first", i+1), first, js)
-			}
-			expect.Same(t, "Rendering changed the TrainJob", wantJob, job)
-			expect.Same(t, "Rendering changed the runtime", wantSpec, spec)
-			// The result is the caller's to change.
-			first.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Name = "changed"
-			expect.Same(t, "Changing the result changed the runtime", wantSpec, spec)
-		})
-	}
+		first := expect.Must(renderer.Render(t.Context(), job, spec, patches))(t)
+		for range 2 {
+			expect.Same(t, "A later rendering differs from the first", first, expect.Must(renderer.Render(t.Context(), job, spec, patches))(t))
+		}
+		expect.Same(t, "Rendering changed the TrainJob", wantJob, job)
+		expect.Same(t, "Rendering changed the runtime", wantSpec, spec)
+		// The result is the caller's to change.
+		first.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Name = "changed"
+		expect.Same(t, "Changing the result changed the runtime", wantSpec, spec)
+	})
 }
 
 // trainerDir is the source of the Trainer that this module is built with.
@@ -259,26 +244,17 @@ func trainerDir(t *testing.T) string {
 func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
 	t.Helper()
 	runtimes := map[string]*trainer.TrainingRuntime{}
-	root := filepath.Join(trainerDir(t), "manifests", "base", "runtimes")
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
-			return err
+	for _, pattern := range []string{"*.yaml", "*/*.yaml", "*/*/*.yaml"} {
+		for _, path := range expect.Must(filepath.Glob(filepath.Join(trainerDir(t), "manifests", "base", "runtimes", pattern)))(t) {
+			rt := &trainer.TrainingRuntime{}
+			expect.NoError(t, yaml.Unmarshal(expect.Must(os.ReadFile(path))(t), rt))
+			if rt.Kind == trainer.ClusterTrainingRuntimeKind {
+				rt.Kind, rt.Namespace = trainer.TrainingRuntimeKind, "ns"
+				runtimes[rt.Name] = rt
+			}
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		rt := &trainer.TrainingRuntime{}
-		if err := yaml.Unmarshal(data, rt); err != nil {
-			return err
-		}
-		if rt.Kind == trainer.ClusterTrainingRuntimeKind {
-			rt.Kind, rt.Namespace = trainer.TrainingRuntimeKind, "ns"
-			runtimes[rt.Name] = rt
-		}
-		return nil
-	})
-	expect.Need(t, err == nil && len(runtimes) != 0, "Found %d runtimes below %s: %v", len(runtimes), root, err)
+	}
+	expect.Need(t, len(runtimes) > 5, "Found %d runtimes", len(runtimes))
 	return runtimes
 }
 
@@ -351,15 +327,13 @@ func TestDescribeTakesSoManyPods(t *testing.T) {
 // Trainer 2.3.0 panics on both.
 func TestDescribeNamesThePluginThatPanics(t *testing.T) {
 	flux := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, strings.Replace(torchRuntime, "torch: {}", "flux: {numProcPerNode: 1}", 1))
-	for name, tr := range map[string]*trainer.Trainer{
+	expect.Rows(t, map[string]*trainer.Trainer{
 		"on the policy":                nil,
 		"on what goes with the JobSet": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(tr), flux, nil)
-			expect.That(t, errors.Is(err, ErrPluginPanics) && strings.Contains(err.Error(), "flux"), "Describe returned %v", err)
-		})
-	}
+	}, func(t *testing.T, tr *trainer.Trainer) {
+		_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(tr), flux, nil)
+		expect.That(t, errors.Is(err, ErrPluginPanics) && strings.Contains(err.Error(), "flux"), "Describe returned %v", err)
+	})
 	_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(&trainer.Trainer{NumNodes: ptr.To[int32](2)}), flux, nil)
 	expect.NoError(t, err)
 }

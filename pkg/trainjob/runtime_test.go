@@ -66,23 +66,10 @@ func jobOf(uid types.UID, runtimeKind *string) *TrainJob {
 // server has those objects, and perhaps a snapshot.
 func server(t *testing.T, snapshot *corev1.ConfigMap, objs ...client.Object) client.WithWatch {
 	t.Helper()
-	builder := kit.Fake(testScheme, objs...)
 	if snapshot != nil {
-		builder.WithObjects(snapshot)
+		objs = append(objs, snapshot)
 	}
-	return builder.Build()
-}
-
-// onGet calls first before each read of a server, which fails with its error.
-func onGet(c client.WithWatch, first func() error) client.WithWatch {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if err := first(); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-	})
+	return kit.Fake(testScheme, objs...).Build()
 }
 
 func TestRuntimesFor(t *testing.T) {
@@ -90,17 +77,17 @@ func TestRuntimesFor(t *testing.T) {
 	torch := []client.Object{clusterRuntime("torch", 1)}
 	withoutKey := frozen(testUID)
 	withoutKey.Data = map[string]string{"other": "text"}
-	for name, tc := range map[string]struct {
+	type row struct {
 		// job is one that says no kind of runtime, where it is nil.
-		job          *TrainJob
-		cluster      []client.Object
-		snapshot     *corev1.ConfigMap
-		snapshotErr  error
-		noLiveReader bool
-		wantNodes    int32
-		wantErr      error
-		wantInErr    []string
-	}{
+		job                  *TrainJob
+		cluster              []client.Object
+		snapshot             *corev1.ConfigMap
+		snapshotErr, wantErr error
+		noLiveReader         bool
+		wantNodes            int32
+		wantInErr            []string
+	}
+	expect.Rows(t, map[string]row{
 		"the live cluster runtime before there is a snapshot": {job: jobOf("uid", ptr.To("ClusterTrainingRuntime")),
 			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
 		"no kind means a cluster runtime": {cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
@@ -125,51 +112,44 @@ func TestRuntimesFor(t *testing.T) {
 		"a snapshot without its key": {cluster: torch, snapshot: withoutKey, wantErr: ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"}},
 		"a snapshot that cannot be read is not a missing one": {cluster: torch, snapshotErr: unavailable, wantErr: unavailable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			live := onGet(server(t, tc.snapshot), func() error { return tc.snapshotErr })
-			runtimes := NewRuntimes(server(t, nil, tc.cluster...), live)
-			if tc.noLiveReader {
-				runtimes.Live = nil
-			}
+	}, func(t *testing.T, tc row) {
+		live := kit.Gets(server(t, tc.snapshot), func(client.Object, client.ObjectKey) error { return tc.snapshotErr })
+		runtimes := NewRuntimes(server(t, nil, tc.cluster...), live)
+		if tc.noLiveReader {
+			runtimes.Live = nil
+		}
 
-			got, err := runtimes.For(t.Context(), cmp.Or(tc.job, jobOf("uid", nil)))
-			if tc.wantErr != nil {
-				expect.ErrorWith(t, err, tc.wantInErr...)
-				expect.That(t, errors.Is(err, tc.wantErr), "Error %q does not wrap %q", err, tc.wantErr)
-				return
-			}
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *got)
-		})
-	}
+		got, err := runtimes.For(t.Context(), cmp.Or(tc.job, jobOf("uid", nil)))
+		if tc.wantErr != nil {
+			expect.ErrorWith(t, err, tc.wantInErr...)
+			expect.That(t, errors.Is(err, tc.wantErr), "Error %q does not wrap %q", err, tc.wantErr)
+			return
+		}
+		expect.NoError(t, err)
+		expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *got)
+	})
 }
 
 func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
-	for name, tc := range map[string]struct {
-		snapshot  *corev1.ConfigMap
-		wantReads int
-	}{
-		"a snapshot is read once": {snapshot: frozen(testUID), wantReads: 1},
-		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 3},
-		"one of another UID is looked for again":                                  {snapshot: frozen(ptr.To[types.UID]("former")), wantReads: 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			reads := 0
-			live := onGet(server(t, tc.snapshot), func() error { reads++; return nil })
-			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
-			for range 2 {
-				expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
-			}
-			expect.Same(t, "Unexpected number of live reads for two calls", tc.wantReads, reads)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[*corev1.ConfigMap, int]{
+		"a snapshot is read once": {In: frozen(testUID), Want: 1},
+		"a missing one is looked for again, since Trainer may make it any moment": {Want: 3},
+		"one of another UID is looked for again":                                  {In: frozen(ptr.To[types.UID]("former")), Want: 3},
+	}, func(t *testing.T, tc expect.Row[*corev1.ConfigMap, int]) {
+		reads := 0
+		live := kit.Gets(server(t, tc.In), func(client.Object, client.ObjectKey) error { reads++; return nil })
+		runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
+		for range 2 {
+			expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
+		}
+		expect.Same(t, "Unexpected number of live reads for two calls", tc.Want, reads)
+	})
 }
 
 // While Trainer is behind, there is nothing to look for; what it froze then is found at once.
 func TestRuntimesAwaitTrainer(t *testing.T) {
 	reads, seen := 0, false
-	live := onGet(server(t, nil), func() error { reads++; return nil })
+	live := kit.Gets(server(t, nil), func(client.Object, client.ObjectKey) error { reads++; return nil })
 	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
 	runtimes.Looked = func(context.Context, *TrainJob) bool { return seen }
 	nodes := func() int32 {
@@ -193,42 +173,41 @@ func frozenAs(uid types.UID, nodes int) *corev1.ConfigMap {
 
 // A watch cache that is behind must not describe a job by another runtime than Trainer's.
 func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		cached, stored *corev1.ConfigMap
 		confirmed      bool
 		wantNodes      int32
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it has not heard of the snapshot":                  {stored: frozenAs("second", 8), wantNodes: 8},
 		"it has the replaced one, and the storage is asked": {cached: frozenAs("first", 2), stored: frozenAs("second", 8), confirmed: true, wantNodes: 8},
 		"it has a deleted one, and the storage is asked":    {cached: frozenAs("first", 2), confirmed: true, wantNodes: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cached := server(t, tc.cached)
-			live := interceptor.NewClient(server(t, tc.stored), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions().ResourceVersion == "0" {
-						c = cached
-					}
-					return c.Get(ctx, key, obj)
-				},
-			})
-			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
-			if tc.confirmed {
-				expect.Must(runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
-			}
-			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t))
+	}, func(t *testing.T, tc row) {
+		cached := server(t, tc.cached)
+		live := interceptor.NewClient(server(t, tc.stored), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions().ResourceVersion == "0" {
+					c = cached
+				}
+				return c.Get(ctx, key, obj)
+			},
 		})
-	}
+		runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
+		if tc.confirmed {
+			expect.Must(runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
+		}
+		expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t))
+	})
 }
 
 // Such names come to the webhook before the API server looks at them.
 func TestRuntimesOfNamesThatNoObjectCanHave(t *testing.T) {
-	live := interceptor.NewClient(server(t, nil), kit.RefusingGet(func(of client.Object, _ client.ObjectKey) error {
+	live := kit.Gets(server(t, nil), func(of client.Object, _ client.ObjectKey) error {
 		if _, snapshot := of.(*corev1.ConfigMap); snapshot {
 			return nil
 		}
 		return errors.New("invalid resource name")
-	}))
+	})
 	for _, name := range []string{"", "nvidia.com/gpu"} {
 		job := jobOf("uid", nil)
 		job.Spec.RuntimeRef.Name = name
@@ -238,27 +217,26 @@ func TestRuntimesOfNamesThatNoObjectCanHave(t *testing.T) {
 }
 
 func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		second      *corev1.ConfigMap
 		wantNodes   int32
 		wantVersion bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the same is still there":             {second: frozenAs("first", 1), wantNodes: 1, wantVersion: true},
 		"Trainer froze the edited runtime":    {second: frozenAs("second", 8), wantNodes: 8},
 		"it is gone, and the runtime renders": {wantNodes: 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 4)), server(t, frozenAs("first", 1)))
-			before := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
-			runtimes.Live = server(t, tc.second)
-			taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil))
-			expect.That(t, err == nil && taken.IsZero() == (tc.second == nil), "SnapshotTaken returned %s, %v", taken, err)
-			after := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
-			got := *after.Spec.MLPolicy.NumNodes
-			expect.That(t, got == tc.wantNodes && (before.Version == after.Version) == tc.wantVersion,
-				"%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 4)), server(t, frozenAs("first", 1)))
+		before := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
+		runtimes.Live = server(t, tc.second)
+		taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil))
+		expect.That(t, err == nil && taken.IsZero() == (tc.second == nil), "SnapshotTaken returned %s, %v", taken, err)
+		after := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
+		got := *after.Spec.MLPolicy.NumNodes
+		expect.That(t, got == tc.wantNodes && (before.Version == after.Version) == tc.wantVersion,
+			"%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
+	})
 }
 
 func TestRuntimesForTellsJobsOfOneNameApart(t *testing.T) {

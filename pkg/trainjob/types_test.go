@@ -39,20 +39,13 @@ func encodedPatches(t testing.TB, data []byte) string {
 	return string(job.Spec.RuntimePatches)
 }
 
-func managers(patches []RuntimePatch) []string {
-	names := make([]string, 0, len(patches))
-	for _, p := range patches {
-		names = append(names, p.Manager)
-	}
-	return names
-}
-
 func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		// want is the same, and wantManagers only a.io/x, where they are left out.
 		patches, want string
 		wantManagers  []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"explicit zeros": {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
 			`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`},
 		"fields that no type knows":                   {patches: `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`},
@@ -67,23 +60,21 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 		"odd entries decode and keep their place": {patches: `[null,7,"text",true,[],{},{"manager":7,"v":1},{"manager":null},{"time":"not a time"},{"manager":"a.io/x"}]`,
 			wantManagers: []string{"", "", "", "", "", "", "", "", "", "a.io/x"}},
 		"the key in another case is another field": {patches: `[{"manager":"a.io/x","Manager":"b.io/x"},{"MANAGER":"b.io/x"}]`, wantManagers: []string{"a.io/x", ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := cmp.Or(tc.want, tc.patches)
-			if tc.wantManagers == nil {
-				tc.wantManagers = []string{"a.io/x"}
-			}
-			codecs := serializer.NewCodecFactory(testScheme)
-			obj := expect.Must(runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches))))(t)
-			original := obj.(*TrainJob)
-			expect.Same(t, "Unexpected managers", tc.wantManagers, managers(original.Spec.RuntimePatches))
-			copied := original.DeepCopyObject().(*TrainJob)
+	}, func(t *testing.T, tc row) {
+		want := cmp.Or(tc.want, tc.patches)
+		if tc.wantManagers == nil {
+			tc.wantManagers = []string{"a.io/x"}
+		}
+		codecs := serializer.NewCodecFactory(testScheme)
+		obj := expect.Must(runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches))))(t)
+		original := obj.(*TrainJob)
+		expect.Same(t, "Unexpected managers", tc.wantManagers, expect.Each(original.Spec.RuntimePatches, func(p RuntimePatch) string { return p.Manager }))
+		copied := original.DeepCopyObject().(*TrainJob)
 
-			asClient := expect.Must(runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied))(t)
-			expect.Same(t, "Unexpected bytes from the client's codec", want, encodedPatches(t, asClient))
-			expect.Same(t, "Unexpected bytes", want, encodedPatches(t, expect.Must(json.Marshal(copied))(t)))
-		})
-	}
+		asClient := expect.Must(runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied))(t)
+		expect.Same(t, "Unexpected bytes from the client's codec", want, encodedPatches(t, asClient))
+		expect.Same(t, "Unexpected bytes", want, encodedPatches(t, expect.Must(json.Marshal(copied))(t)))
+	})
 }
 
 func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
@@ -103,11 +94,11 @@ func TestMergePatch(t *testing.T) {
 	others := `[{"time":"2026-01-01T00:00:00Z","manager":"a.io/x","future":0,"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 		`{"name":"node","template":{"spec":{"template":{"spec":{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`
 	resume := func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }
-	for name, tc := range map[string]struct {
-		patches string
-		change  func(*TrainJob)
-		want    string
-	}{
+	type row struct {
+		patches, want string
+		change        func(*TrainJob)
+	}
+	expect.Rows(t, map[string]row{
 		"only suspend changes":                    {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
 		"only suspend changes beside odd entries": {patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`},
 		"nothing changes":                         {patches: others, change: func(*TrainJob) {}, want: `{}`},
@@ -115,14 +106,12 @@ func TestMergePatch(t *testing.T) {
 			change: func(j *TrainJob) {
 				j.Spec.RuntimePatches = append(j.Spec.RuntimePatches, RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x"}`)})
 			}, want: `{"spec":{"runtimePatches":[{"manager":"a.io/x","v":{"big":9007199254740993,"n":0,"none":null,"readOnly":false,"value":""}},{"manager":"b.io/x"}]}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
-			after := before.DeepCopy()
-			tc.change(after)
-			expect.Same(t, "Unexpected merge patch", tc.want, string(expect.Must(client.MergeFrom(before).Data(after))(t)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
+		after := before.DeepCopy()
+		tc.change(after)
+		expect.Same(t, "Unexpected merge patch", tc.want, string(expect.Must(client.MergeFrom(before).Data(after))(t)))
+	})
 }
 
 // fullJob has every field of Spec set.
@@ -151,27 +140,22 @@ func TestDeepCopy(t *testing.T) {
 		expect.Need(t, !spec.Field(i).IsZero(), "This test does not set spec field %s", spec.Type().Field(i).Name)
 	}
 	list := &List{Items: []TrainJob{*job}}
-	for name, copied := range map[string]*TrainJob{
+	expect.Rows(t, map[string]*TrainJob{
 		"of a TrainJob": job.DeepCopyObject().(*TrainJob),
 		"of a list":     &list.DeepCopyObject().(*List).Items[0],
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "The copy differs", fullJob(), copied)
-			copied.Labels["l"] = "changed"
-			*copied.Spec.RuntimeRef.Kind = "changed"
-			*copied.Spec.Initializer.Dataset.StorageUri = "changed"
-			copied.Spec.Trainer.Command[0] = "changed"
-			copied.Spec.Trainer.Env[0].Value = "changed"
-			copied.Spec.RuntimePatches[0] = RuntimePatch{Manager: "changed"}
-			*copied.Spec.Suspend = false
-			*copied.Spec.ManagedBy = "changed"
-			*copied.Status.JobsStatus[0].Ready = 7
-			expect.Same(t, "Changing the copy changed the original", fullJob(), job)
-		})
-	}
-}
-
-func TestDeepCopyOfNothing(t *testing.T) {
+	}, func(t *testing.T, copied *TrainJob) {
+		expect.Same(t, "The copy differs", fullJob(), copied)
+		copied.Labels["l"] = "changed"
+		*copied.Spec.RuntimeRef.Kind = "changed"
+		*copied.Spec.Initializer.Dataset.StorageUri = "changed"
+		copied.Spec.Trainer.Command[0] = "changed"
+		copied.Spec.Trainer.Env[0].Value = "changed"
+		copied.Spec.RuntimePatches[0] = RuntimePatch{Manager: "changed"}
+		*copied.Spec.Suspend = false
+		*copied.Spec.ManagedBy = "changed"
+		*copied.Status.JobsStatus[0].Ready = 7
+		expect.Same(t, "Changing the copy changed the original", fullJob(), job)
+	})
 	expect.Same(t, "Unexpected copy of the zero TrainJob", &TrainJob{}, (&TrainJob{}).DeepCopy())
 	expect.Same(t, "Unexpected copy of the zero list", &List{}, (&List{}).DeepCopyObject().(*List))
 }
@@ -198,12 +182,6 @@ func TestTyped(t *testing.T) {
 	expect.Same(t, "Unexpected TrainJob", want, got)
 }
 
-func TestTypedNamesTheManagerOfAnEntryItCannotRead(t *testing.T) {
-	job := expect.FromJSON[*TrainJob](t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
-	_, err := job.typed(job.Spec.RuntimePatches)
-	expect.ErrorWith(t, err, `"a.io/x"`)
-}
-
 func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 	entry := trainer.RuntimePatch{Manager: "a.io/x", Time: &metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{
 		Template: &trainer.JobSetTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"k": "<v>"}}},
@@ -214,27 +192,17 @@ func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 }
 
 func TestSuspended(t *testing.T) {
-	cases := map[string]struct {
-		suspend *bool
-		want    bool
-	}{"absent means running": {}, "false": {suspend: ptr.To(false)}, "true": {suspend: ptr.To(true), want: true}}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected Suspended", tc.want, (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended())
-		})
-	}
+	expect.Answers(t, func(in *bool) bool { return (&TrainJob{Spec: Spec{Suspend: in}}).Suspended() }, map[string]expect.Row[*bool, bool]{
+		"absent means running": {}, "false": {In: ptr.To(false)}, "true": {In: ptr.To(true), Want: true},
+	})
 }
 
 func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 	for kind, want := range map[string]string{
-		"TrainJob":                   "*trainjob.TrainJob",
-		"TrainJobList":               "*trainjob.List",
-		"TrainingRuntime":            "*v1alpha1.TrainingRuntime",
-		"ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
+		"TrainJob": "*trainjob.TrainJob", "TrainJobList": "*trainjob.List",
+		"TrainingRuntime": "*v1alpha1.TrainingRuntime", "ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
 	} {
-		t.Run(kind, func(t *testing.T) {
-			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", expect.Must(testScheme.New(trainer.GroupVersion.WithKind(kind)))(t)))
-		})
+		expect.Same(t, "Unexpected type of "+kind, want, fmt.Sprintf("%T", expect.Must(testScheme.New(trainer.GroupVersion.WithKind(kind)))(t)))
 	}
 }
 
@@ -259,19 +227,13 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 
 func TestOurs(t *testing.T) {
 	const marked = `"metadata": {"annotations": {"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}`
-	for name, tc := range map[string]struct {
-		entry string
-		want  bool
-	}{
-		"our entry":                            {entry: `{"manager": "kueue.x-k8s.io/manager"}`, want: true},
-		"another's":                            {entry: `{"manager": "a.io/x"}`},
-		"an override with our mark":            {entry: `{"targetJobs": [{"name": "node"}], ` + marked + `}`, want: true},
-		"an override without it":               {entry: `{"targetJobs": [{"name": "node"}]}`},
-		"another's entry that copies our mark": {entry: `{"manager": "a.io/x", ` + marked + `}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			entry := expect.Must(NewRuntimePatch(json.RawMessage(tc.entry)))(t)
-			expect.Same(t, "It is ours", tc.want, entry.Ours())
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, bool]{
+		"our entry":                            {In: `{"manager": "kueue.x-k8s.io/manager"}`, Want: true},
+		"another's":                            {In: `{"manager": "a.io/x"}`},
+		"an override with our mark":            {In: `{"targetJobs": [{"name": "node"}], ` + marked + `}`, Want: true},
+		"an override without it":               {In: `{"targetJobs": [{"name": "node"}]}`},
+		"another's entry that copies our mark": {In: `{"manager": "a.io/x", ` + marked + `}`},
+	}, func(t *testing.T, tc expect.Row[string, bool]) {
+		expect.Same(t, "It is ours", tc.Want, expect.Must(NewRuntimePatch(json.RawMessage(tc.In)))(t).Ours())
+	})
 }

@@ -14,7 +14,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -22,11 +21,12 @@ import (
 )
 
 func TestTrainerVersionOf(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		fields   string
 		unserved bool
 		want     TrainerVersion
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"podTemplateOverrides":         {fields: "podTemplateOverrides: {type: array, items: {type: object}}", want: Trainer21},
 		"runtimePatches":               {fields: "runtimePatches: {type: array, items: {type: object}}", want: Trainer22},
 		"both":                         {fields: "podTemplateOverrides: {type: array}, runtimePatches: {type: array}", want: Trainer22},
@@ -36,14 +36,12 @@ func TestTrainerVersionOf(t *testing.T) {
 		"only speaking of the field":   {fields: "other: {type: string, description: runtimePatches}"},
 		"a schema without any of them": {fields: ""},
 		"a version that is not served": {fields: "runtimePatches: {type: array}", unserved: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, `
+	}, func(t *testing.T, tc row) {
+		got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
 spec: {versions: [{name: v1alpha1, served: `+strconv.FormatBool(!tc.unserved)+`, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
-			expect.That(t, got == tc.want && (err != nil) == (tc.want == 0), "TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
-		})
-	}
+		expect.That(t, got == tc.want && (err != nil) == (tc.want == 0), "TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
+	})
 }
 
 func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
@@ -53,58 +51,48 @@ func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 }
 
 func TestOlderTrainersReplaceResources(t *testing.T) {
-	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
-	replaced := corev1.ResourceRequirements{Limits: gpus.Limits}
-	shipped := corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
-		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), "memory": resource.MustParse("8Gi")},
-	}
-	merged := corev1.ResourceRequirements{
-		Requests: shipped.Requests,
-		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
-	}
+	replaced := corev1.ResourceRequirements{Limits: kit.Amounts("nvidia.com/gpu", "8")}
+	shipped := corev1.ResourceRequirements{Requests: kit.Amounts("cpu", "4"), Limits: kit.Amounts("nvidia.com/gpu", "1", "memory", "8Gi")}
+	merged := corev1.ResourceRequirements{Requests: shipped.Requests, Limits: kit.Amounts("nvidia.com/gpu", "8", "memory", "8Gi")}
 	type perJob = map[string]corev1.ResourceRequirements
-	cases := map[string]struct {
+	renderer := testRenderer(t)
+	type row struct {
 		served TrainerVersion
 		// runtime is torchRuntime, and asked are the GPUs, where they are left out.
 		runtime string
 		asked   *trainer.Trainer
 		want    perJob
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"2.1":                            {served: Trainer21, want: perJob{"node": replaced, "aside": {}}},
 		"2.2":                            {served: Trainer22, want: perJob{"node": replaced, "aside": {}}},
 		"2.2 of MPI: launcher and nodes": {served: Trainer22, runtime: mpiRuntime, want: perJob{"node": replaced, "launcher": replaced}},
 		"2.3 merges":                     {served: Trainer23, want: perJob{"node": merged}},
 		"nothing is asked for":           {served: Trainer22, asked: &trainer.Trainer{}, want: perJob{"node": shipped}},
 		"empty resources are none":       {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}}, want: perJob{"node": shipped}},
-	}
-	renderer := testRenderer(t)
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, torchRuntime))}
-			c := kit.Fake(testScheme, stored).Build()
-			runtimes := NewRuntimes(c, c)
-			runtimes.Served = tc.served
-			job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: gpus}))
-			spec := expect.Must(runtimes.For(t.Context(), job))(t)
-			js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)
-			for name, want := range tc.want {
-				got := replicatedJob(t, js, name).Template.Spec.Template.Spec.Containers[0].Resources
-				expect.Same(t, fmt.Sprintf("Unexpected resources of %s", name), want, got)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, torchRuntime))}
+		c := kit.Fake(testScheme, stored).Build()
+		runtimes := NewRuntimes(c, c)
+		runtimes.Served = tc.served
+		job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: &replaced}))
+		spec := expect.Must(runtimes.For(t.Context(), job))(t)
+		js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)
+		for name, want := range tc.want {
+			got := replicatedJob(t, js, name).Template.Spec.Template.Spec.Containers[0].Resources
+			expect.Same(t, fmt.Sprintf("Unexpected resources of %s", name), want, got)
+		}
+	})
 }
 
 func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
-	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
-	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	gpus, own := kit.GPUResources("8"), corev1.ResourceRequirements{Limits: kit.Amounts("cpu", "1")}
 	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, torchRuntime)
 	for i := range spec.Template.Spec.ReplicatedJobs {
 		pod := &spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		pod.Containers = append(pod.Containers, corev1.Container{Name: "beside", Resources: own})
 	}
-	replaced := replaceResources(spec, jobWithTrainer(&trainer.Trainer{ResourcesPerNode: gpus}))
+	replaced := replaceResources(spec, jobWithTrainer(&trainer.Trainer{ResourcesPerNode: &gpus}))
 	for _, rj := range replaced.Template.Spec.ReplicatedJobs {
 		containers := rj.Template.Spec.Template.Spec.Containers
 		expect.Same(t, fmt.Sprintf("the container beside %s", rj.Name), own, containers[len(containers)-1].Resources)
@@ -112,10 +100,11 @@ func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
 }
 
 func TestSameMeaning(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		a, b string
 		want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"equal bytes":                            {a: `{"a":[1,"x",null,true]}`, b: `{"a":[1,"x",null,true]}`, want: true},
 		"another order of keys":                  {a: `{"a":1,"b":2}`, b: `{"b":2,"a":1}`, want: true},
 		"a number and the same amount as string": {a: `{"limits":{"nvidia.com/gpu":8}}`, b: `{"limits":{"nvidia.com/gpu":"8"}}`, want: true},
@@ -139,20 +128,19 @@ func TestSameMeaning(t *testing.T) {
 		"a string and a map":                     {a: `"a"`, b: `{}`},
 		"no JSON at all":                         {a: `{`, b: `{`},
 		"nothing":                                {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
-				expect.Same(t, "Unexpected SemanticallyEqual", tc.want, SemanticallyEqual([]byte(pair[0]), []byte(pair[1])))
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
+			expect.Same(t, "Unexpected SemanticallyEqual", tc.want, SemanticallyEqual([]byte(pair[0]), []byte(pair[1])))
+		}
+	})
 }
 
 func TestSameButTime(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		a, b string
 		want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"another time":                   {a: `{"manager":"m","time":"2026-01-01T00:00:00Z"}`, b: `{"manager":"m","time":"2026-01-02T00:00:00Z"}`, want: true},
 		"a time and none":                {a: `{"manager":"m","time":"2026-01-01T00:00:00Z"}`, b: `{"manager":"m"}`, want: true},
 		"a time further down counts":     {a: `{"x":{"time":1}}`, b: `{"x":{"time":2}}`},
@@ -161,32 +149,24 @@ func TestSameButTime(t *testing.T) {
 		"an entry and none":              {a: `{}`, b: `null`},
 		"equal entries that are no maps": {a: `7`, b: `7`, want: true},
 		"entries that are no maps":       {a: `7`, b: `8`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, b := expect.FromJSON[RuntimePatch](t, tc.a), expect.FromJSON[RuntimePatch](t, tc.b)
-			expect.That(t, a.SameButTime(b) == tc.want && b.SameButTime(a) == tc.want, "SameButTime is not %t for %s and %s", tc.want, tc.a, tc.b)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		a, b := expect.FromJSON[RuntimePatch](t, tc.a), expect.FromJSON[RuntimePatch](t, tc.b)
+		expect.That(t, a.SameButTime(b) == tc.want && b.SameButTime(a) == tc.want, "SameButTime is not %t for %s and %s", tc.want, tc.a, tc.b)
+	})
 }
 
 func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
-	cases := map[string]struct {
-		raw     string
-		targets []string
-	}{
-		"an override":           {raw: `{"spec": {"future":false,"volumes":[]},"targetJobs":[{"name":"node"},{"name":"launcher"}]}`, targets: []string{"node", "launcher"}},
-		"no targets":            {raw: `{"targetJobs":null}`},
-		"targets of text":       {raw: `{"targetJobs":"node"}`},
-		"fields of other cases": {raw: `{"TargetJobs":[{"name":"node"}]}`},
-		"a number":              {raw: `7`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var o, same RuntimePatch
-			expect.NoError(t, errors.Join(o.UnmarshalJSON([]byte(tc.raw)), same.UnmarshalJSON([]byte(tc.raw))))
-			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
-			expect.Same(t, "Unexpected bytes", tc.raw, string(expect.Must(o.MarshalJSON())(t)))
-			expect.That(t, o.Equal(same) && !o.Equal(RuntimePatch{}), "Equal is wrong about %s", tc.raw)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, []string]{
+		"an override":           {In: `{"spec": {"future":false,"volumes":[]},"targetJobs":[{"name":"node"},{"name":"launcher"}]}`, Want: []string{"node", "launcher"}},
+		"no targets":            {In: `{"targetJobs":null}`},
+		"targets of text":       {In: `{"targetJobs":"node"}`},
+		"fields of other cases": {In: `{"TargetJobs":[{"name":"node"}]}`},
+		"a number":              {In: `7`},
+	}, func(t *testing.T, tc expect.Row[string, []string]) {
+		var o, same RuntimePatch
+		expect.NoError(t, errors.Join(o.UnmarshalJSON([]byte(tc.In)), same.UnmarshalJSON([]byte(tc.In))))
+		expect.Same(t, "Unexpected target jobs", tc.Want, o.TargetJobs)
+		expect.Same(t, "Unexpected bytes", tc.In, string(expect.Must(o.MarshalJSON())(t)))
+		expect.That(t, o.Equal(same) && !o.Equal(RuntimePatch{}), "Equal is wrong about %s", tc.In)
+	})
 }

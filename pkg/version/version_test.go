@@ -11,14 +11,8 @@ import (
 func TestInfo(t *testing.T) {
 	got := Get()
 	expect.That(t, got.Version != "" && got.Go != "", "Get() = %+v, want a version, if only devel, and Go's", got)
-	cases := map[string]struct {
-		info Info
-		want string
-	}{
-		"a release":              {info: Info{Version: "v1.2.3", Revision: "abc", Go: "go1.26.0"}, want: "v1.2.3 (abc, go1.26.0)"},
-		"without a known commit": {info: Info{Version: "devel", Go: "go1.26.0"}, want: "devel (go1.26.0)"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected String", tc.want, tc.info.String()) })
-	}
+	expect.Answers(t, func(in Info) string { return in.String() }, map[string]expect.Row[Info, string]{
+		"a release":              {In: Info{Version: "v1.2.3", Revision: "abc", Go: "go1.26.0"}, Want: "v1.2.3 (abc, go1.26.0)"},
+		"without a known commit": {In: Info{Version: "devel", Go: "go1.26.0"}, Want: "devel (go1.26.0)"},
+	})
 }

@@ -3,7 +3,9 @@
 package kit
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,15 @@ func Amounts(pairs ...string) corev1.ResourceList {
 		amounts[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
 	}
 	return amounts
+}
+
+// Numbered is a list of so many items in YAML, each with its number, without brackets.
+func Numbered(count int, item string) string {
+	items := make([]string, count)
+	for i := range items {
+		items[i] = fmt.Sprintf(item, i)
+	}
+	return strings.Join(items, ", ")
 }
 
 // ReadyNode builds a node without taints that pods can have those amounts of.

@@ -4,7 +4,6 @@ package handback
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"io"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -28,42 +26,41 @@ import (
 )
 
 func TestRun(t *testing.T) {
-	for name, tc := range map[string]struct {
-		field  string
-		served trainjob.TrainerVersion
+	type row struct {
+		field, wantErr string
+		served         trainjob.TrainerVersion
 		// active has the manager's webhook answer.
-		active  bool
-		wantErr string
-	}{
+		active bool
+	}
+	expect.Rows(t, map[string]row{
 		"with Trainer 2.2 and later, while the manager is active": {field: "runtimePatches", served: trainjob.Trainer22, active: true, wantErr: "is active"},
 		"with Trainer 2.1, while the manager is active":           {field: "podTemplateOverrides", served: trainjob.Trainer21, active: true, wantErr: "is active"},
 		"with Trainer 2.2 and later, uninstalled":                 {field: "runtimePatches", served: trainjob.Trainer22},
 		"with Trainer 2.1, uninstalled":                           {field: "podTemplateOverrides", served: trainjob.Trainer21},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ours := patch.Of(tc.served)
-			waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
-			waits.Spec.Suspend = ptr.To(true)
-			gate(t, ours, waits)
-			c := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
-				if tc.active {
-					gate(t, ours, job)
-				}
-			})
-			expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
-			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-			expect.Same(t, "Unexpected gate", tc.active, ours.HoldsGate(&waits.Spec))
+	}, func(t *testing.T, tc row) {
+		ours := patch.Of(tc.served)
+		waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
+		waits.Spec.Suspend = ptr.To(true)
+		gate(t, ours, waits)
+		c := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
+			if tc.active {
+				gate(t, ours, job)
+			}
 		})
-	}
+		expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+		expect.Same(t, "Unexpected gate", tc.active, ours.HoldsGate(&waits.Spec))
+	})
 }
 
 func TestHandBackOfAManagerCluster(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		change func(*trainjob.TrainJob)
 		served trainjob.TrainerVersion
 		placed bool
 		want   string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it waits for another cluster": {served: trainjob.Trainer22, want: "entry made"},
 		"it runs in another cluster":   {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }},
 		"it waits in no queue":         {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
@@ -72,36 +69,34 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 		}},
 		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
 		"Trainer has no entries": {served: trainjob.Trainer21},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}
-			job.Spec.Suspend, job.Spec.ManagedBy = ptr.To(true), ptr.To("kueue.x-k8s.io/multikueue")
-			kit.With(job, tc.change)
-			c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
-			h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
-			expect.Same(t, "Unexpected answer", tc.want, expect.Must(h.handBack(t.Context(), job))(t))
-			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
-			var entries string
-			for _, p := range job.Spec.RuntimePatches {
-				entry := expect.Must(p.Decode())(t)
-				expect.That(t, entry.Time != nil, "Trainer would stamp the entry")
-				entry.Time = nil
-				entries += expect.JSON(t, entry)
-			}
-			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
-			expect.Same(t, "Unexpected entries", want, entries)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}
+		job.Spec.Suspend, job.Spec.ManagedBy = ptr.To(true), ptr.To("kueue.x-k8s.io/multikueue")
+		kit.With(job, tc.change)
+		c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
+		h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
+		expect.Same(t, "Unexpected answer", tc.want, expect.Must(h.handBack(t.Context(), job))(t))
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+		var entries string
+		for _, p := range job.Spec.RuntimePatches {
+			entry := expect.Must(p.Decode())(t)
+			expect.That(t, entry.Time != nil, "Trainer would stamp the entry")
+			entry.Time = nil
+			entries += expect.JSON(t, entry)
+		}
+		want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
+		expect.Same(t, "Unexpected entries", want, entries)
+	})
 }
 
 // Its eviction by the in-tree integration ends with "error restoring info to the trainjob", before the quota is given back.
 func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
 	const says = "runs without an entry of the in-tree integration"
-	for name, tc := range map[string]struct {
-		field     string
-		change    func(*trainjob.TrainJob)
-		err, said string
-	}{
+	type row struct {
+		field, err, said string
+		change           func(*trainjob.TrainJob)
+	}
+	expect.Rows(t, map[string]row{
 		"it ran through an upgrade from Trainer 2.1": {err: says},
 		"it runs in another cluster":                 {change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, said: says},
 		"it has one": {change: func(job *trainjob.TrainJob) {
@@ -112,52 +107,48 @@ func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
 			job.Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
 		}},
 		"Trainer 2.1, without in-tree integration": {field: "podTemplateOverrides"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
-			kit.With(job, tc.change)
-			var out strings.Builder
-			err := run(t.Context(), clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) {}), &out, "ns")
-			expect.Says(t, err, tc.err)
-			expect.Same(t, "Unexpected word of it", tc.said != "", strings.Contains(out.String(), says))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
+		kit.With(job, tc.change)
+		var out strings.Builder
+		err := run(t.Context(), clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) {}), &out, "ns")
+		expect.Says(t, err, tc.err)
+		expect.Same(t, "Unexpected word of it", tc.said != "", strings.Contains(out.String(), says))
+	})
 }
 
 func TestForetell(t *testing.T) {
 	respelt := expect.Must(trainjob.NewRuntimePatch(json.RawMessage(`{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[
 		{"name":"node","template":{"spec":{"template":{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":2000000000}}]}}}}}]}}}}`)))(t)
-	for name, tc := range map[string]struct {
-		field     string
-		respelt   bool
-		change    func(*trainjob.TrainJob)
-		err, said string
-	}{
+	type row struct {
+		field, err, said string
+		respelt          bool
+		change           func(*trainjob.TrainJob)
+	}
+	expect.Rows(t, map[string]row{
 		"it waits and can start":   {said: "nothing stands in the way of 1 TrainJob"},
 		"it waits and cannot":      {respelt: true, err: "waits, and would never start"},
 		"it runs and cannot stop":  {respelt: true, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = nil }, err: "could not stop it"},
 		"it runs without an entry": {change: func(job *trainjob.TrainJob) { job.Spec.Suspend, job.Spec.RuntimePatches = nil, nil }, err: "runs without an entry"},
 		"it is in no queue":        {respelt: true, change: func(job *trainjob.TrainJob) { job.Labels, job.Spec.RuntimePatches = nil, nil }, said: "nothing stands in the way of 1 TrainJob"},
 		"Trainer 2.1":              {field: "podTemplateOverrides", err: "does not serve Trainer 2.1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
-			job.Spec.Suspend = ptr.To(true)
-			gate(t, patch.Of(trainjob.Trainer23), job)
-			kit.With(job, tc.change)
-			if tc.respelt {
-				job.Spec.RuntimePatches = append([]trainjob.RuntimePatch{respelt}, job.Spec.RuntimePatches...)
-			}
-			// The manager is active, and nothing is written.
-			c := clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) { t.Error("It asks who is active") })
-			before := job.ResourceVersion
-			var out strings.Builder
-			expect.Says(t, foretell(t.Context(), c, &out, "ns"), tc.err)
-			expect.That(t, strings.Contains(out.String(), tc.said), "Unexpected output %q", out.String())
-			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
-			expect.That(t, before == "" || before == job.ResourceVersion, "It was written")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
+		job.Spec.Suspend = ptr.To(true)
+		gate(t, patch.Of(trainjob.Trainer23), job)
+		kit.With(job, tc.change)
+		if tc.respelt {
+			job.Spec.RuntimePatches = append([]trainjob.RuntimePatch{respelt}, job.Spec.RuntimePatches...)
+		}
+		// The manager is active, and nothing is written.
+		c := clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) { t.Error("It asks who is active") })
+		before := job.ResourceVersion
+		var out strings.Builder
+		expect.Says(t, foretell(t.Context(), c, &out, "ns"), tc.err)
+		expect.That(t, strings.Contains(out.String(), tc.said), "Unexpected output %q", out.String())
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+		expect.That(t, before == "" || before == job.ResourceVersion, "It was written")
+	})
 }
 
 // The in-tree integration adds its entry to whatever is created, and two of one manager are refused.
@@ -216,18 +207,17 @@ func TestHandBackHasTrainerStampNothing(t *testing.T) {
 	gate(t, ours, waits)
 	stored := clusterWith(t, "runtimePatches", waits, func(*trainjob.TrainJob) {})
 	writes := 0
-	c := interceptor.NewClient(stored.(client.WithWatch), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			var before trainjob.TrainJob
-			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), &before); err != nil {
-				return err
-			}
-			writes++
-			spec := &obj.(*trainjob.TrainJob).Spec
-			stamps := ours.Has(spec) && (ours.Has(&before.Spec) || ours.Time(spec).IsZero())
-			expect.That(t, !stamps, "Write %d has Trainer stamp the entry", writes)
-			return c.Patch(ctx, obj, p, opts...)
-		},
+	c := kit.Writes(stored, func(w kit.Write) error {
+		if w.Verb != "patch" {
+			return nil
+		}
+		var before trainjob.TrainJob
+		expect.NoError(t, stored.Get(t.Context(), client.ObjectKeyFromObject(w.Object), &before))
+		writes++
+		spec := &w.Object.(*trainjob.TrainJob).Spec
+		stamps := ours.Has(spec) && (ours.Has(&before.Spec) || ours.Time(spec).IsZero())
+		expect.That(t, !stamps, "Write %d has Trainer stamp the entry", writes)
+		return nil
 	})
 	expect.NoError(t, run(t.Context(), c, io.Discard, "ns"))
 	expect.NoError(t, stored.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
@@ -245,35 +235,34 @@ func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook fun
 	t.Helper()
 	crd := kit.CRD(trainjob.CRDName, trainjob.GVK.Version, field)
 	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-	return kit.Fake(kit.Scheme(trainjob.AddToScheme), crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			webhook(obj.(*trainjob.TrainJob))
-			return c.Create(ctx, obj, opts...)
-		},
-	}).Build()
+	stored := kit.Fake(kit.Scheme(trainjob.AddToScheme), crd, runtime, job).WithObjects(others...).Build()
+	return kit.Writes(stored, func(w kit.Write) error {
+		if w.Verb == "create" {
+			webhook(w.Object.(*trainjob.TrainJob))
+		}
+		return nil
+	})
 }
 
 func TestUngateJobSet(t *testing.T) {
 	pod := func(template string) string {
 		return `{"metadata":{"resourceVersion":"7"},"spec":{"replicatedJobs":[{"name":"node","future":1,"template":{"spec":{"template":` + template + `}}}]}}`
 	}
-	for name, tc := range map[string]struct{ template, want string }{
-		"the gate goes, its label says so, everything else stays": {template: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"true"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"},{"name":"kueue-trainer.dev/admission"}]}}`,
-			want: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"false"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"}]}}`},
-		"the only gate leaves an empty list": {template: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
-			want: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`},
-		"pods without metadata get some": {template: `{"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
-			want: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`},
-		"who has no gate is left alone": {template: `{"spec":{}}`, want: `{"spec":{}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			js := &jobsetapi.JobSet{}
-			expect.NoError(t, json.Unmarshal([]byte(pod(tc.template)), js))
-			ungate := expect.Must(ungateJobSet(js))(t)
-			data := expect.Must(ungate.Data(js))(t)
-			operations := expect.Must(jsonpatch.DecodePatch(data))(t)
-			got := expect.Must(operations.Apply([]byte(pod(tc.template))))(t)
-			expect.Same(t, "Unexpected JobSet", expect.FromJSON[any](t, pod(tc.want)), expect.FromJSON[any](t, string(got)))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"the gate goes, its label says so, everything else stays": {In: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"true"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"},{"name":"kueue-trainer.dev/admission"}]}}`,
+			Want: `{"metadata":{"labels":{"a":"b","kueue-trainer.dev/gated":"false"}},"spec":{"new":0,"schedulingGates":[{"name":"mine"}]}}`},
+		"the only gate leaves an empty list": {In: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
+			Want: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`},
+		"pods without metadata get some": {In: `{"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`,
+			Want: `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[]}}`},
+		"who has no gate is left alone": {In: `{"spec":{}}`, Want: `{"spec":{}}`},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		js := &jobsetapi.JobSet{}
+		expect.NoError(t, json.Unmarshal([]byte(pod(tc.In)), js))
+		ungate := expect.Must(ungateJobSet(js))(t)
+		data := expect.Must(ungate.Data(js))(t)
+		operations := expect.Must(jsonpatch.DecodePatch(data))(t)
+		got := expect.Must(operations.Apply([]byte(pod(tc.In))))(t)
+		expect.Same(t, "Unexpected JobSet", expect.FromJSON[any](t, pod(tc.Want)), expect.FromJSON[any](t, string(got)))
+	})
 }

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,34 +22,30 @@ import (
 )
 
 func TestRespelt(t *testing.T) {
-	for name, tc := range map[string]struct{ spec, want string }{
-		"an amount that is a number":              {spec: `{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}}}}`, want: "spec.trainer"},
-		"one that is text":                        {spec: `{"trainer":{"numNodes":4,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}}`},
-		"text in another spelling":                {spec: `{"trainer":{"resourcesPerNode":{"limits":{"cpu":"1000m"}}}}`, want: "spec.trainer"},
-		"no amount":                               {spec: `{"trainer":{"numNodes":4,"image":"train:1","args":["a"]}}`},
-		"nothing":                                 {spec: `{"trainer":null}`},
-		"an initializer's variable that is empty": {spec: `{"initializer":{"model":{"env":[{"name":"A","value":""}]}}}`, want: "spec.initializer"},
-		"a mount of another manager's that says a default": {spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x","readOnly":false}]}]}`),
-			want: "the entry of example.com/a in spec.runtimePatches"},
-		"one that does not":               {spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x"}]}]}`)},
-		"what may change, or is left out": {spec: entryOf(`{"tolerations":[{"key":"a","operator":""}],"volumes":[]}`)},
-		"an entry without pods":           {spec: `{"runtimePatches":[{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{}}}}]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := &unstructured.Unstructured{Object: map[string]any{
-				"metadata": map[string]any{"namespace": "ns", "name": "llm", "uid": "a"},
-				"spec":     expect.FromJSON[any](t, tc.spec),
-			}}
-			job.SetGroupVersionKind(trainjob.GVK)
-			scheme := runtime.NewScheme()
-			scheme.AddKnownTypeWithName(trainjob.GVK, &unstructured.Unstructured{})
-			scheme.AddKnownTypeWithName(trainjob.GVK.GroupVersion().WithKind("TrainJobList"), &unstructured.UnstructuredList{})
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-			found, err := respelt(t.Context(), c, "ns")
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected respelt", tc.want, found[types.UID("a")])
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"an amount that is a number":              {In: `{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}}}}`, Want: "spec.trainer"},
+		"one that is text":                        {In: `{"trainer":{"numNodes":4,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}}`},
+		"text in another spelling":                {In: `{"trainer":{"resourcesPerNode":{"limits":{"cpu":"1000m"}}}}`, Want: "spec.trainer"},
+		"no amount":                               {In: `{"trainer":{"numNodes":4,"image":"train:1","args":["a"]}}`},
+		"nothing":                                 {In: `{"trainer":null}`},
+		"an initializer's variable that is empty": {In: `{"initializer":{"model":{"env":[{"name":"A","value":""}]}}}`, Want: "spec.initializer"},
+		"a mount of another manager's that says a default": {In: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x","readOnly":false}]}]}`),
+			Want: "the entry of example.com/a in spec.runtimePatches"},
+		"one that does not":               {In: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x"}]}]}`)},
+		"what may change, or is left out": {In: entryOf(`{"tolerations":[{"key":"a","operator":""}],"volumes":[]}`)},
+		"an entry without pods":           {In: `{"runtimePatches":[{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{}}}}]}`},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		job := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"namespace": "ns", "name": "llm", "uid": "a"},
+			"spec":     expect.FromJSON[any](t, tc.In),
+		}}
+		job.SetGroupVersionKind(trainjob.GVK)
+		scheme := runtime.NewScheme()
+		scheme.AddKnownTypeWithName(trainjob.GVK, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(trainjob.GVK.GroupVersion().WithKind("TrainJobList"), &unstructured.UnstructuredList{})
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
+		expect.Same(t, "Unexpected respelt", tc.Want, expect.Must(respelt(t.Context(), c, "ns"))(t)["a"])
+	})
 }
 
 // People copy them. Of what asks for an entry's time, as the SDK does, Trainer's webhook rewrites spec.trainer.

@@ -39,10 +39,8 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}}
 	f.Job.Spec.Suspend = new(true)
-	f.Workload = &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
-		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: new(int32(100)), PodSets: []kueue.PodSet{kit.PodSet("node", 2)}},
-	}
+	f.Workload = kit.Workload("team", "trainjob-llm", "gpus", minutesAgo(5).Time, kit.PodSet("node", 2))
+	f.Workload.Spec.Priority = new(int32(100))
 	// What limits alone say counts, too.
 	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
 	kit.With(f, changes...)
@@ -104,13 +102,14 @@ func withoutWorkload(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{wo
 
 func TestLines(t *testing.T) {
 	everything := []string{workloads, clusterQueues}
-	for name, tc := range map[string]struct {
+	type row struct {
 		unseen  []string
 		change  func(*explain.Facts)
 		want    string
 		unknown []Unseen
 		workers []UnseenWorker
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job that waits, and why": {want: "llm Waiting gpus - 16 100 1 5m ExceedsQuota"},
 		"one that waits for a user who sees a namespace": {unseen: everything, want: "llm Waiting gpus - 16 100 <unknown> 5m <unknown>",
 			unknown: []Unseen{{clusterQueues, []string{"reason"}}, {workloads, []string{"position"}}}},
@@ -146,16 +145,14 @@ func TestLines(t *testing.T) {
 		}), want: "llm Reserved gpus - 16 100 - 3m Dispatching"},
 		"one without queue": {change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
 			want: "llm NotManaged - - - - - - NoQueue"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := facts(t, tc.unseen, tc.change)
-			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
-			cells := expect.Each((table{}).row(&got.TrainJobs[0], now), func(cell any) string { return fmt.Sprint(cell) })
-			expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
-			expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
-			expect.Same(t, "Unexpected workers", tc.workers, got.Workers)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f := facts(t, tc.unseen, tc.change)
+		got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
+		cells := expect.Each((table{}).row(&got.TrainJobs[0], now), func(cell any) string { return fmt.Sprint(cell) })
+		expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
+		expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
+		expect.Same(t, "Unexpected workers", tc.workers, got.Workers)
+	})
 }
 
 func TestTable(t *testing.T) {
@@ -176,20 +173,13 @@ team        cpu     Failed    -       -        0                 -          -   
 }
 
 func TestNotAll(t *testing.T) {
-	for name, tc := range map[string]struct {
-		unseen []Unseen
-		want   int
-	}{
+	expect.Answers(t, func(in []Unseen) int { return exit.Code((&List{Unseen: in}).notAll()) }, map[string]expect.Row[[]Unseen, int]{
 		"all is known":                    {},
-		"whose they are is not":           {unseen: []Unseen{{configMaps, []string{"user"}}}},
-		"why they wait is not":            {unseen: []Unseen{{clusterQueues, []string{"reason"}}}, want: exit.Unseen},
-		"neither is whose they are":       {unseen: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, want: exit.Unseen},
-		"of another kind, more than that": {unseen: []Unseen{{configMaps, []string{"reason", "user"}}}, want: exit.Unseen},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected exit code", tc.want, exit.Code((&List{Unseen: tc.unseen}).notAll()))
-		})
-	}
+		"whose they are is not":           {In: []Unseen{{configMaps, []string{"user"}}}},
+		"why they wait is not":            {In: []Unseen{{clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
+		"neither is whose they are":       {In: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
+		"of another kind, more than that": {In: []Unseen{{configMaps, []string{"reason", "user"}}}, Want: exit.Unseen},
+	})
 }
 
 func TestNews(t *testing.T) {

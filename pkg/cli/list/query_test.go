@@ -30,53 +30,47 @@ func TestQuery(t *testing.T) {
 		{Name: "c", State: explain.State{Phase: explain.Waiting, Since: new(minutesAgo(5))}, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: new(int32(5)), Position: new(1)},
 		{Name: "d", State: explain.State{Phase: Unknown}, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
 	}
-	for name, tc := range map[string]struct {
-		query query
-		want  string
-	}{
-		"all":                                  {want: "a b c d"},
-		"a state, and those of an unknown one": {query: query{states: []string{"waiting"}}, want: "b c d"},
-		"one of several states":                {query: query{states: []string{"Waiting", "Running"}}, want: "a b c d"},
-		"a LocalQueue":                         {query: query{queue: "cpus"}, want: "c"},
-		"a ClusterQueue":                       {query: query{queue: "pool"}, want: "a b"},
-		"a user":                               {query: query{user: "jane"}, want: "a c"},
-		"all together":                         {query: query{states: []string{"Waiting"}, queue: "gpus", user: "joe"}, want: "b"},
-		"by name":                              {query: query{order: "name"}, want: "a b c d"},
-		"by state":                             {query: query{order: "state"}, want: "a d b c"},
-		"by queue":                             {query: query{order: "queue"}, want: "c a b d"},
-		"by user":                              {query: query{order: "user"}, want: "d a c b"},
-		"by GPUs, the most first":              {query: query{order: "gpus"}, want: "b a c d"},
-		"by priority, the highest first":       {query: query{order: "priority"}, want: "b c a d"},
-		"by position":                          {query: query{order: "position"}, want: "c b a d"},
-		"by since, the longest first":          {query: query{order: "since"}, want: "b c a d"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.NoError(t, tc.query.check())
-			expect.Same(t, "Unexpected TrainJobs", tc.want, listed(tc.query, jobs))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[query, string]{
+		"all":                                  {Want: "a b c d"},
+		"a state, and those of an unknown one": {In: query{states: []string{"waiting"}}, Want: "b c d"},
+		"one of several states":                {In: query{states: []string{"Waiting", "Running"}}, Want: "a b c d"},
+		"a LocalQueue":                         {In: query{queue: "cpus"}, Want: "c"},
+		"a ClusterQueue":                       {In: query{queue: "pool"}, Want: "a b"},
+		"a user":                               {In: query{user: "jane"}, Want: "a c"},
+		"all together":                         {In: query{states: []string{"Waiting"}, queue: "gpus", user: "joe"}, Want: "b"},
+		"by name":                              {In: query{order: "name"}, Want: "a b c d"},
+		"by state":                             {In: query{order: "state"}, Want: "a d b c"},
+		"by queue":                             {In: query{order: "queue"}, Want: "c a b d"},
+		"by user":                              {In: query{order: "user"}, Want: "d a c b"},
+		"by GPUs, the most first":              {In: query{order: "gpus"}, Want: "b a c d"},
+		"by priority, the highest first":       {In: query{order: "priority"}, Want: "b c a d"},
+		"by position":                          {In: query{order: "position"}, Want: "c b a d"},
+		"by since, the longest first":          {In: query{order: "since"}, Want: "b c a d"},
+	}, func(t *testing.T, tc expect.Row[query, string]) {
+		expect.NoError(t, tc.In.check())
+		expect.Same(t, "Unexpected TrainJobs", tc.Want, listed(tc.In, jobs))
+	})
 }
 
 func TestQueryIsRefused(t *testing.T) {
 	labelled := &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		query   query
 		manager *config.Configuration
 		want    string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a user":                       {query: query{user: "jane"}, manager: labelled},
 		"no such state":                {query: query{states: []string{"Pending"}}, want: "--state Pending: there is no such state: use NotManaged, Unqueued,"},
 		"a user where no label tells":  {query: query{user: "jane"}, manager: &config.Configuration{}, want: "set metrics.userLabel of kueue-trainer's configuration"},
 		"a user who cannot be told of": {query: query{user: "jane"}, want: "use -l LABEL=jane"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := tc.query.check()
-			if err == nil {
-				err = tc.query.checkUser(tc.manager)
-			}
-			expect.That(t, (err == nil) == (tc.want == "") && strings.Contains(expect.Text(err), tc.want), "Unexpected error: %v", err)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		err := tc.query.check()
+		if err == nil {
+			err = tc.query.checkUser(tc.manager)
+		}
+		expect.That(t, (err == nil) == (tc.want == "") && strings.Contains(expect.Text(err), tc.want), "Unexpected error: %v", err)
+	})
 }
 
 func TestUserOfALine(t *testing.T) {
@@ -84,21 +78,20 @@ func TestUserOfALine(t *testing.T) {
 		f.Job.Labels["example.com/user"] = "jane"
 		f.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		query  query
 		change func(*explain.Facts)
 		want   string
 		unseen []Unseen
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"not asked for":                   {change: labelled},
 		"by the label":                    {query: query{users: true}, change: labelled, want: "jane"},
 		"where no label tells":            {query: query{users: true}, change: func(f *explain.Facts) { f.Manager = &config.Configuration{} }},
 		"where the label may not be seen": {query: query{users: true}, unseen: []Unseen{{configMaps, []string{"user"}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := newList(&explain.Snapshot{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil, nil)
-			expect.Same(t, "Unexpected user", tc.want, got.TrainJobs[0].User)
-			expect.Same(t, "Unexpected kinds", tc.unseen, got.Unseen)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got := newList(&explain.Snapshot{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil, nil)
+		expect.Same(t, "Unexpected user", tc.want, got.TrainJobs[0].User)
+		expect.Same(t, "Unexpected kinds", tc.unseen, got.Unseen)
+	})
 }

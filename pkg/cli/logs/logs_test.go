@@ -46,45 +46,39 @@ func TestTargets(t *testing.T) {
 	pods := []corev1.Pod{pod("node", 0, 10, "node"), pod("node", 0, 2, "node"), pod("node", 1, 0, "node"), pod("init", 0, 0, "dataset", "sidecar")}
 	pods[3].Spec.InitContainers = []corev1.Container{{Name: "wait"}}
 	all := selection{index: -1}
-	for name, tc := range map[string]struct {
-		selection selection
-		want      []string
-	}{
-		"all of them, by job, replica and index": {selection: all, want: []string{"init-0-0 dataset", "init-0-0 sidecar", "node-0-2", "node-0-10", "node-1-0"}},
-		"a replicated job":                       {selection: selection{job: "node", index: -1}, want: []string{"node-0-2", "node-0-10", "node-1-0"}},
-		"an index":                               {selection: selection{job: "node", index: 2}, want: []string{"node-0-2"}},
-		"a container":                            {selection: selection{index: -1, container: "sidecar"}, want: []string{"init-0-0"}},
-		"an init container":                      {selection: selection{index: -1, container: "wait"}, want: []string{"init-0-0"}},
-		"none":                                   {selection: selection{job: "launcher", index: -1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := expect.Each(tc.selection.targets(pods, nil), func(of target) string { return of.prefix })
-			expect.Same(t, "Unexpected containers", tc.want, got)
-		})
+	prefixes := func(of selection) []string {
+		return expect.Each(of.targets(pods, nil), func(of target) string { return of.prefix })
 	}
+	expect.Answers(t, prefixes, map[string]expect.Row[selection, []string]{
+		"all of them, by job, replica and index": {In: all, Want: []string{"init-0-0 dataset", "init-0-0 sidecar", "node-0-2", "node-0-10", "node-1-0"}},
+		"a replicated job":                       {In: selection{job: "node", index: -1}, Want: []string{"node-0-2", "node-0-10", "node-1-0"}},
+		"an index":                               {In: selection{job: "node", index: 2}, Want: []string{"node-0-2"}},
+		"a container":                            {In: selection{index: -1, container: "sidecar"}, Want: []string{"init-0-0"}},
+		"an init container":                      {In: selection{index: -1, container: "wait"}, Want: []string{"init-0-0"}},
+		"none":                                   {In: selection{job: "launcher", index: -1}},
+	})
 }
 
 func TestStates(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		status  []corev1.ContainerStatus
 		started bool
 		waits   string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"one that runs":            {status: []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}, started: true, waits: "Running"},
 		"one that has ended":       {status: []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}, started: true, waits: "Running"},
 		"one that waits":           {status: []corev1.ContainerStatus{{Name: "node", State: waiting}}, waits: "ImagePullBackOff"},
 		"one that waits again":     {status: []corev1.ContainerStatus{{Name: "node", State: waiting, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}, started: true, waits: "ImagePullBackOff"},
 		"one nobody has heard of":  {waits: "Running"},
 		"another one of its names": {status: []corev1.ContainerStatus{{Name: "other", State: waiting}}, waits: "Running"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := pod("node", 0, 0, "node")
-			p.Status.ContainerStatuses = tc.status
-			got := selection{index: -1}.targets([]corev1.Pod{p}, nil)[0]
-			expect.Same(t, "Unexpected start and wait", []any{tc.started, tc.waits}, []any{got.started, got.waits})
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		p := pod("node", 0, 0, "node")
+		p.Status.ContainerStatuses = tc.status
+		got := selection{index: -1}.targets([]corev1.Pod{p}, nil)[0]
+		expect.Same(t, "Unexpected start and wait", []any{tc.started, tc.waits}, []any{got.started, got.waits})
+	})
 }
 
 // kubelets have logs by pod and container, and note what they are asked for.

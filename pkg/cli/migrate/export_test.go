@@ -28,36 +28,34 @@ const served = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",
 	"labels":{"kueue.x-k8s.io/queue-name":"q"},"annotations":{"mine":"1","kubectl.kubernetes.io/last-applied-configuration":"{}"}},`
 
 func TestExport(t *testing.T) {
-	for name, tc := range map[string]struct{ json, want string }{
-		"what the API server sets is left out, and what no type of ours has stays": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"labels":{"a":"1"},"trainer":{"numNodes":2}},"status":{"conditions":[]}}`,
-			want: exported + "spec:\n  labels:\n    a: \"1\"\n  runtimeRef:\n    name: torch\n  suspend: true\n  trainer:\n    numNodes: 2\n"},
-		"what kueue-trainer added is left out, and the suspension with it": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"a.example.com/b","n":1},{"manager":"kueue.x-k8s.io/manager"}]}}`,
-			want: exported + "spec:\n  runtimePatches:\n  - manager: a.example.com/b\n    \"n\": 1\n  runtimeRef:\n    name: torch\n"},
-		"the in-tree integration's empty entry of a TrainJob that its user suspended is left out": {json: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"what the API server sets is left out, and what no type of ours has stays": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"labels":{"a":"1"},"trainer":{"numNodes":2}},"status":{"conditions":[]}}`,
+			Want: exported + "spec:\n  labels:\n    a: \"1\"\n  runtimeRef:\n    name: torch\n  suspend: true\n  trainer:\n    numNodes: 2\n"},
+		"what kueue-trainer added is left out, and the suspension with it": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"a.example.com/b","n":1},{"manager":"kueue.x-k8s.io/manager"}]}}`,
+			Want: exported + "spec:\n  runtimePatches:\n  - manager: a.example.com/b\n    \"n\": 1\n  runtimeRef:\n    name: torch\n"},
+		"the in-tree integration's empty entry of a TrainJob that its user suspended is left out": {In: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
 			`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}]}}`,
-			want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
-		"an entry with placements, of a TrainJob that Kueue manages without a queue's name": {json: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
+			Want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
+		"an entry with placements, of a TrainJob that Kueue manages without a queue's name": {In: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
 			`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}]}}`,
-			want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n"},
-		"also in Trainer 2.1": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}}}]}}`,
-			want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
-		"what runs in another cluster is left to the queue again": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"kueue.x-k8s.io/multikueue"}}`,
-			want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
-		"another manager stays": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"trainer.kubeflow.org/trainjob-controller"}}`,
-			want: exported + "spec:\n  managedBy: trainer.kubeflow.org/trainjob-controller\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
-		"a finished TrainJob": {json: served + `"spec":{"runtimeRef":{"name":"torch"}},"status":{"conditions":[{"type":"Complete","status":"True"}]}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := &unstructured.Unstructured{}
-			expect.NoError(t, u.UnmarshalJSON([]byte(tc.json)))
-			file := expect.Must(exportOne(u))(t)
-			got := ""
-			if file != nil {
-				got = string(file.Data)
-			}
-			expect.Same(t, "Unexpected manifest", tc.want, got)
-		})
-	}
+			Want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n"},
+		"also in Trainer 2.1": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}}}]}}`,
+			Want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
+		"what runs in another cluster is left to the queue again": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"kueue.x-k8s.io/multikueue"}}`,
+			Want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
+		"another manager stays": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"trainer.kubeflow.org/trainjob-controller"}}`,
+			Want: exported + "spec:\n  managedBy: trainer.kubeflow.org/trainjob-controller\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
+		"a finished TrainJob": {In: served + `"spec":{"runtimeRef":{"name":"torch"}},"status":{"conditions":[{"type":"Complete","status":"True"}]}}`},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		u := &unstructured.Unstructured{}
+		expect.NoError(t, u.UnmarshalJSON([]byte(tc.In)))
+		file := expect.Must(exportOne(u))(t)
+		got := ""
+		if file != nil {
+			got = string(file.Data)
+		}
+		expect.Same(t, "Unexpected manifest", tc.Want, got)
+	})
 }
 
 const exported = `apiVersion: trainer.kubeflow.org/v1alpha1
@@ -113,11 +111,7 @@ func TestReplaceKeepsLinkAndMode(t *testing.T) {
 	expect.Same(t, "Unexpected mode", os.FileMode(0o640), expect.Must(os.Stat(path))(t).Mode())
 	entries := expect.Must(os.ReadDir(dir))(t)
 	expect.That(t, entries[1].Type() == os.ModeSymlink && len(entries) == 2, "In the directory there are now %v", entries)
-}
-
-func TestReplaceRefusesWhatIsNoFile(t *testing.T) {
-	err := replace(t.TempDir(), []byte("new"))
-	expect.That(t, err != nil, "A directory was replaced")
+	expect.Says(t, replace(dir, []byte("new")), "it is not a regular file")
 }
 
 func read(t *testing.T, path string) string {

@@ -24,10 +24,11 @@ func TestMigrateFile(t *testing.T) {
 		itemB     = "- apiVersion: trainer.kubeflow.org/%s\n  kind: TrainJob\n  metadata: {name: b}\n  spec: {runtimeRef: {name: torch}}\n"
 		unserved  = "apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"
 	)
-	for name, tc := range map[string]struct {
+	type row struct {
 		before, after string
 		messages      []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"comments and order of everything else stay, comments, order and quotes within move along, blank lines go": {before: `# Our model.
 kind: TrainJob   # written
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -337,14 +338,12 @@ spec:
 			}},
 		"a TrainJob of today stays as it is": {before: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
 			after: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, messages := migrated(t, tc.before)
-			expect.Same(t, "Unexpected text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
-			expect.Same(t, "Unexpected report", tc.messages, messages)
-			expect.Same(t, "Unexpected failed TrainJobs", 0, r.failed)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		r, messages := migrated(t, tc.before)
+		expect.Same(t, "Unexpected text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
+		expect.Same(t, "Unexpected report", tc.messages, messages)
+		expect.Same(t, "Unexpected failed TrainJobs", 0, r.failed)
+	})
 }
 
 // ofTeam begins runtimePatches of the owner, and ends before the first replicated job.
@@ -381,52 +380,47 @@ func migrated(t *testing.T, text string) (result, []string) {
 }
 
 func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text     string
-		messages []string
-	}{
-		"everything at once, with its lines; nothing of the file changes": {text: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n---\n" + head + `  trainer:
+	expect.Rows(t, map[string]expect.Row[string, []string]{
+		"everything at once, with its lines; nothing of the file changes": {In: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n---\n" + head + `  trainer:
     numProcPerNode: auto
   podTemplateOverrides:
   - metadata:
       labels: {a: 1}
       finalizers: [x]
 `,
-			messages: []string{
+			Want: []string{
 				`f.yaml:17: error: spec.trainer.numProcPerNode: Invalid value: "auto": Trainer takes a number only since 2.2: set one, or remove the field, which means auto`,
 				`f.yaml:19: error: spec.podTemplateOverrides[0].targetJobs: Required value: it is for no job and so has no effect: name one, or remove the override`,
 				`f.yaml:20: error: spec.podTemplateOverrides[0].metadata.labels[a]: Invalid value: it must be a string`,
 				`f.yaml:21: error: spec.podTemplateOverrides[0].metadata.finalizers: Forbidden: a patch has only labels, annotations here: remove it`,
 			}},
-		"a key twice": {text: foreign + "---\n" + head + "  suspend: true\n  suspend: false\n", messages: []string{`f.yaml:10: error: key "suspend" already set in map`}},
-		"a folded text with an indented line, which the YAML library prints as another one": {text: head + "  podTemplateOverrides: []\n  trainer:\n    args:\n    - >\n      one\n\n        # two\n      three\n",
-			messages: []string{"f.yaml:5: error: " + errDisagree.Error()}},
-		"overrides of Trainer 2.0": {text: head + "  podSpecOverrides:\n  - targetJobs: [{name: node}]\n    serviceAccountName: me\n",
-			messages: []string{"f.yaml:7: error: spec.podSpecOverrides: Forbidden: it is of Trainer 2.0 and not converted: write it as podTemplateOverrides, " +
+		"a key twice": {In: foreign + "---\n" + head + "  suspend: true\n  suspend: false\n", Want: []string{`f.yaml:10: error: key "suspend" already set in map`}},
+		"a folded text with an indented line, which the YAML library prints as another one": {In: head + "  podTemplateOverrides: []\n  trainer:\n    args:\n    - >\n      one\n\n        # two\n      three\n",
+			Want: []string{"f.yaml:5: error: " + errDisagree.Error()}},
+		"overrides of Trainer 2.0": {In: head + "  podSpecOverrides:\n  - targetJobs: [{name: node}]\n    serviceAccountName: me\n",
+			Want: []string{"f.yaml:7: error: spec.podSpecOverrides: Forbidden: it is of Trainer 2.0 and not converted: write it as podTemplateOverrides, " +
 				"whose items have targetJobs and, under spec, all else of an item; or remove it"}},
-		"overrides of Trainer 2.0 without an item, and the version of the guide": {text: strings.Replace(head, "v1alpha1", "v2alpha1", 1) + "  podSpecOverrides: []\n",
-			messages: []string{"f.yaml:7: error: spec.podSpecOverrides: Forbidden: it is of Trainer 2.0 and not converted: write it as podTemplateOverrides, " +
+		"overrides of Trainer 2.0 without an item, and the version of the guide": {In: strings.Replace(head, "v1alpha1", "v2alpha1", 1) + "  podSpecOverrides: []\n",
+			Want: []string{"f.yaml:7: error: spec.podSpecOverrides: Forbidden: it is of Trainer 2.0 and not converted: write it as podTemplateOverrides, " +
 				"whose items have targetJobs and, under spec, all else of an item; or remove it"}},
-		"fields and the group from before Trainer 2.0": {text: strings.Replace(head, "trainer.kubeflow.org/v1alpha1", "kubeflow.org/v2alpha1", 1) + "  datasetConfig: {}\n  modelConfig: {}\n---\n" +
+		"fields and the group from before Trainer 2.0": {In: strings.Replace(head, "trainer.kubeflow.org/v1alpha1", "kubeflow.org/v2alpha1", 1) + "  datasetConfig: {}\n  modelConfig: {}\n---\n" +
 			"apiVersion: kubeflow.org/v2alpha1\nkind: TrainJob\nmetadata: {name: job}\nspec: {runtimeRef: {name: torch, apiGroup: kubeflow.org}}\n",
-			messages: []string{
+			Want: []string{
 				"f.yaml:7: error: spec.datasetConfig: Forbidden: it is from before Trainer 2.0: write it as initializer.dataset, or remove it",
 				"f.yaml:8: error: spec.modelConfig: Forbidden: it is from before Trainer 2.0: write it as initializer.model, or remove it",
 				`f.yaml:13: error: spec.runtimeRef.apiGroup: Unsupported value: "kubeflow.org": supported values: "trainer.kubeflow.org"`,
 			}},
-		"what is missing in a list": {text: head + "  trainer:\n    env: [{value: a}]\n",
-			messages: []string{"f.yaml:8: error: spec.trainer.env[0].name: Required value: set it"}},
-		"what Trainer 2.3 would refuse, though nothing is to be converted": {text: head + "  numNode: 2\n  initializer:\n    model: {storageUri: hf/x}\n",
-			messages: []string{
+		"what is missing in a list": {In: head + "  trainer:\n    env: [{value: a}]\n",
+			Want: []string{"f.yaml:8: error: spec.trainer.env[0].name: Required value: set it"}},
+		"what Trainer 2.3 would refuse, though nothing is to be converted": {In: head + "  numNode: 2\n  initializer:\n    model: {storageUri: hf/x}\n",
+			Want: []string{
 				"f.yaml:7: error: spec.numNode: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name",
 				`f.yaml:9: error: spec.initializer.model.storageUri: Invalid value: "hf/x": storageUri may be empty, or it must be a valid URI (scheme://...)`,
 			}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, messages := migrated(t, tc.text)
-			expect.Same(t, "Unexpected change of the text", tc.text, string(r.data))
-			expect.Same(t, "Unexpected report", tc.messages, messages)
-			expect.That(t, r.failed+r.unreadable != 0 && len(r.changes) == 0, "%d TrainJobs failed, changed are %v", r.failed, r.changes)
-		})
-	}
+	}, func(t *testing.T, tc expect.Row[string, []string]) {
+		r, messages := migrated(t, tc.In)
+		expect.Same(t, "Unexpected change of the text", tc.In, string(r.data))
+		expect.Same(t, "Unexpected report", tc.Want, messages)
+		expect.That(t, r.failed+r.unreadable != 0 && len(r.changes) == 0, "%d TrainJobs failed, changed are %v", r.failed, r.changes)
+	})
 }

@@ -31,15 +31,13 @@ const (
 )
 
 func TestCommand(t *testing.T) {
-	for name, tc := range map[string]struct {
-		files map[string]string
-		args  []string
-		stdin string
-
-		wantOut   string
-		wantFiles map[string]string
-		wantCode  int
-	}{
+	type row struct {
+		files, wantFiles map[string]string
+		args             []string
+		stdin, wantOut   string
+		wantCode         int
+	}
+	expect.Rows(t, map[string]row{
 		"the result of all files goes to standard output": {files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR"},
 			wantOut: reprinted + "---\n" + foreign},
 		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: reprinted},
@@ -65,26 +63,24 @@ func TestCommand(t *testing.T) {
 		"standard input in place":            {args: []string{"-f", "-", "--in-place"}, wantCode: exit.Failed},
 		"the cluster in place":               {args: []string{"-A", "--in-place"}, wantCode: exit.Failed},
 		"files and the cluster":              {args: []string{"-f", "-", "-A"}, wantCode: exit.Failed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			want := map[string]string{}
-			for name, text := range tc.files {
-				want[name] = text
-				if changed, ok := tc.wantFiles[name]; ok {
-					want[name] = changed
-				}
-				expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}, func(t *testing.T, tc row) {
+		dir := t.TempDir()
+		want := map[string]string{}
+		for name, text := range tc.files {
+			want[name] = text
+			if changed, ok := tc.wantFiles[name]; ok {
+				want[name] = changed
 			}
-			args := strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n")
-			out, err := kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, tc.stdin, args...)
-			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.wantCode, exit.Code(err))
-			expect.Same(t, "Unexpected output", tc.wantOut, strings.ReplaceAll(out, dir, "DIR"))
-			got := map[string]string{}
-			for name := range tc.files {
-				got[name] = read(t, filepath.Join(dir, name))
-			}
-			expect.Same(t, "Unexpected files", want, got)
-		})
-	}
+			expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		args := strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n")
+		out, err := kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, tc.stdin, args...)
+		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.wantCode, exit.Code(err))
+		expect.Same(t, "Unexpected output", tc.wantOut, strings.ReplaceAll(out, dir, "DIR"))
+		got := map[string]string{}
+		for name := range tc.files {
+			got[name] = read(t, filepath.Join(dir, name))
+		}
+		expect.Same(t, "Unexpected files", want, got)
+	})
 }

@@ -5,6 +5,7 @@ package pools
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,7 +153,7 @@ func TestPlanRemarks(t *testing.T) {
 	scaled := gpuNode("a", "NVIDIA-H100")
 	scaled.Labels["karpenter.sh/nodepool"] = "h100"
 	hostname := ptr.To[kueue.TopologyReference]("hostname")
-	for name, tc := range map[string]struct {
+	type row struct {
 		// nodes are h100 where they are left out.
 		nodes         []corev1.Node
 		flavors       []kueue.ResourceFlavor
@@ -162,7 +163,8 @@ func TestPlanRemarks(t *testing.T) {
 		topology      bool
 		// want are beginnings of the remarks.
 		want []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing to say": {},
 		"nodes that no label tells apart": {nodes: []corev1.Node{h100, cpuNode},
 			want: []string{"left out 1 node c: no label tells them from other nodes; give them one and run this again: kubectl label node c kueue-trainer.dev/pool=cpu"}},
@@ -194,16 +196,14 @@ func TestPlanRemarks(t *testing.T) {
 				aboutTopology, "Topology hostname is there and applying this to it is refused", "ResourceFlavor h100 is there and applying this to it is refused",
 				"LocalQueue vision/gpus is there and applying this to it is refused: it belongs to ClusterQueue language for good",
 			}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.nodes == nil {
-				tc.nodes = []corev1.Node{h100}
-			}
-			i := &inventory.Inventory{Nodes: tc.nodes, Flavors: tc.flavors, ClusterQueues: tc.clusterQueues, LocalQueues: tc.localQueues, Topologies: tc.topologies}
-			plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: tc.topology}))(t)
-			expect.Same(t, "Unexpected remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if tc.nodes == nil {
+			tc.nodes = []corev1.Node{h100}
+		}
+		i := &inventory.Inventory{Nodes: tc.nodes, Flavors: tc.flavors, ClusterQueues: tc.clusterQueues, LocalQueues: tc.localQueues, Topologies: tc.topologies}
+		plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: tc.topology}))(t)
+		expect.Same(t, "Unexpected remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
+	})
 }
 
 func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
@@ -216,19 +216,14 @@ func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
 			ClusterQueues: []kueue.ClusterQueue{*cq}, LocalQueues: []kueue.LocalQueue{*lq},
 		}
 	}
-	for name, tc := range map[string]struct {
-		labels map[string]string
-		want   string
-	}{
-		"an earlier run's are written again": {labels: ours},
-		"a Helm chart's are not":             {labels: map[string]string{managedByLabel: "Helm"}, want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
-		"those of nobody we know are not":    {want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			plan := expect.Must(newPlan(named(tc.labels), []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
-			expect.Says(t, plan.takesNothing(), tc.want)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[map[string]string, string]{
+		"an earlier run's are written again": {In: ours},
+		"a Helm chart's are not":             {In: map[string]string{managedByLabel: "Helm"}, Want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
+		"those of nobody we know are not":    {Want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
+	}, func(t *testing.T, tc expect.Row[map[string]string, string]) {
+		plan := expect.Must(newPlan(named(tc.In), []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+		expect.Says(t, plan.takesNothing(), tc.Want)
+	})
 }
 
 func TestNoPlanWithoutGPUs(t *testing.T) {
@@ -260,30 +255,25 @@ func TestPodsWithoutGPUsAreKeptAwayWhereTheyHaveNodesOfTheirOwn(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	nodes := func(product string, n int) []corev1.Node {
-		var nodes []corev1.Node
-		for i := range n {
-			nodes = append(nodes, gpuNode(fmt.Sprintf("%s-%d", product, i), product))
+	of := func(product string, gpus ...string) (nodes []corev1.Node) {
+		for n, amount := range gpus {
+			nodes = append(nodes, gpuNode(fmt.Sprintf("%s-%d", product, n), product))
+			nodes[n].Status.Allocatable[gpu.Whole] = resource.MustParse(amount)
 		}
 		return nodes
 	}
+	nodes := func(product string, n int) []corev1.Node { return of(product, slices.Repeat([]string{"8"}, n)...) }
 	broken := gpuNode("b", "A")
 	broken.Status.Allocatable = kit.Amounts("cpu", "96")
-	of := func(product string, gpus ...string) []corev1.Node {
-		nodes := nodes(product, len(gpus))
-		for n := range nodes {
-			nodes[n].Status.Allocatable[gpu.Whole] = resource.MustParse(gpus[n])
-		}
-		return nodes
-	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		nodes []corev1.Node
 		teams []int64
 		unit  string
 		// want are the GPUs of each team, by pool.
 		want    [][]string
 		remarks []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"whole nodes":                       {nodes: nodes("A", 4), teams: []int64{3, 1}, want: [][]string{{"24", "8"}}},
 		"a node without GPUs is nobody's":   {nodes: append(nodes("A", 2), broken), teams: []int64{1, 1}, want: [][]string{{"8", "8"}}},
 		"slices of GPUs by number":          {nodes: nodes("L4-SHARED", 1), teams: []int64{1, 1}, want: [][]string{{"4", "4"}}},
@@ -318,35 +308,34 @@ func TestShares(t *testing.T) {
 		"GPUs": {nodes: nodes("A", 4), teams: []int64{60, 40}, unit: singleGPUs, want: [][]string{{"19", "13"}},
 			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"}},
 		"GPUs that come out as nodes": {nodes: nodes("A", 4), teams: []int64{50, 50}, unit: singleGPUs, want: [][]string{{"16", "16"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var teams []team
-			for n, share := range tc.teams {
-				teams = append(teams, team{fmt.Sprintf("team-%d", n), share})
+	}, func(t *testing.T, tc row) {
+		var teams []team
+		for n, share := range tc.teams {
+			teams = append(teams, team{fmt.Sprintf("team-%d", n), share})
+		}
+		q := newQuotas(&inventory.Inventory{}, gpu.Pools(tc.nodes), teams, cmp.Or(tc.unit, wholeNodes))
+		var got [][]string
+		for p := range q.pools {
+			var of []string
+			for n := range teams {
+				amount := q.parts[p][n].amounts[gpu.Whole]
+				of = append(of, amount.String())
 			}
-			q := newQuotas(&inventory.Inventory{}, gpu.Pools(tc.nodes), teams, cmp.Or(tc.unit, wholeNodes))
-			var got [][]string
-			for p := range q.pools {
-				var of []string
-				for n := range teams {
-					amount := q.parts[p][n].amounts[gpu.Whole]
-					of = append(of, amount.String())
-				}
-				got = append(got, of)
-			}
-			expect.Same(t, "Unexpected GPUs", tc.want, got)
-			expect.Same(t, "Unexpected remarks", tc.remarks, q.rounding(), startsWith, cmpopts.EquateEmpty())
-		})
-	}
+			got = append(got, of)
+		}
+		expect.Same(t, "Unexpected GPUs", tc.want, got)
+		expect.Same(t, "Unexpected remarks", tc.remarks, q.rounding(), startsWith, cmpopts.EquateEmpty())
+	})
 }
 
 func TestDivided(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		name  corev1.ResourceName
 		total string
 		teams []int64
 		want  []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"all for one":                            {name: gpu.Whole, total: "64", teams: []int64{1}, want: []string{"64"}},
 		"parts that come out even":               {name: gpu.Whole, total: "40", teams: []int64{60, 40}, want: []string{"24", "16"}},
 		"the largest remainder gets the rest":    {name: gpu.Whole, total: "32", teams: []int64{60, 40}, want: []string{"19", "13"}},
@@ -359,32 +348,29 @@ func TestDivided(t *testing.T) {
 		"memory in MiB where there is little":    {name: "memory", total: "3000Mi", teams: []int64{1, 1}, want: []string{"1500Mi", "1500Mi"}},
 		"nothing, where DaemonSets took it all":  {name: "memory", total: "-1Gi", teams: []int64{1, 1}, want: []string{"0", "0"}},
 		"amounts that would overflow multiplied": {name: gpu.Whole, total: "9000000000000000000", teams: []int64{1 << 30, 1 << 30}, want: []string{"4500P", "4500P"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			teams := expect.Each(tc.teams, func(share int64) team { return team{"t", share} })
-			parts := divided(corev1.ResourceList{tc.name: resource.MustParse(tc.total)}, teams)
-			expect.Same(t, "Unexpected parts", tc.want, expect.Each(parts, func(part corev1.ResourceList) string { return part.Name(tc.name, "").String() }))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		teams := expect.Each(tc.teams, func(share int64) team { return team{"t", share} })
+		parts := divided(corev1.ResourceList{tc.name: resource.MustParse(tc.total)}, teams)
+		expect.Same(t, "Unexpected parts", tc.want, expect.Each(parts, func(part corev1.ResourceList) string { return part.Name(tc.name, "").String() }))
+	})
 }
 
 func TestParseTeams(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		args []string
 		want []team
 		err  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"sorted, whatever the order": {args: []string{"vision=60", "language=40"}, want: []team{{"language", 40}, {"vision", 60}}},
 		"no share given":             {args: []string{"vision"}, err: "must be NAMESPACE=SHARE"},
 		"a share below zero":         {args: []string{"vision=-1"}, err: "must be NAMESPACE=SHARE"},
 		"no namespace":               {args: []string{"=1"}, err: "is no namespace"},
 		"a team twice":               {args: []string{"vision=1", "vision=2"}, err: "given twice"},
 		"nothing for anybody":        {args: []string{"vision=0"}, err: "all shares are 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := (&generate{teams: tc.args}).parseTeams()
-			expect.Says(t, err, tc.err)
-			expect.Same(t, "Unexpected teams", tc.want, got, gocmp.AllowUnexported(team{}))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := (&generate{teams: tc.args}).parseTeams()
+		expect.Says(t, err, tc.err)
+		expect.Same(t, "Unexpected teams", tc.want, got, gocmp.AllowUnexported(team{}))
+	})
 }

@@ -64,18 +64,12 @@ func TestUsers(t *testing.T) {
 	over := held("team", "jane-1", "7")
 	kit.Is(kueue.WorkloadFinished, "")(&over)
 	i.Workloads = []kueue.Workload{held("team", "jane-1", "2"), held("team", "jane-2", "3"), held("other", "", "1"), held("team", "nobodys", "1"), over}
-	for name, tc := range map[string]struct {
-		users map[types.UID]string
-		want  string
-	}{
-		"by user, the largest first":  {users: map[types.UID]string{"jane-1": "jane", "jane-2": "jane", "nobodys": ""}, want: "team/jane 5, other 1, team 1"},
-		"by namespace, with no label": {users: map[types.UID]string{}, want: "team 6, other 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			view := expect.Must(newView(t.Context(), i, tc.users))(t)
-			expect.Same(t, "Unexpected users", tc.want, usersText(view.Pools[0].ClusterQueues[0].Users))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[map[types.UID]string, string]{
+		"by user, the largest first":  {In: map[types.UID]string{"jane-1": "jane", "jane-2": "jane", "nobodys": ""}, Want: "team/jane 5, other 1, team 1"},
+		"by namespace, with no label": {In: map[types.UID]string{}, Want: "team 6, other 1"},
+	}, func(t *testing.T, tc expect.Row[map[types.UID]string, string]) {
+		expect.Same(t, "Unexpected users", tc.Want, usersText(expect.Must(newView(t.Context(), i, tc.In))(t).Pools[0].ClusterQueues[0].Users))
+	})
 }
 
 func unseen(kinds ...string) func(*inventory.Inventory) {
@@ -87,13 +81,13 @@ func unseen(kinds ...string) func(*inventory.Inventory) {
 }
 
 func TestTable(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*inventory.Inventory)
-		format string
-		want   string
+	type row struct {
+		change       func(*inventory.Inventory)
+		format, want string
 		// figures are the first line of the table; else want is all there is.
 		figures string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"every figure": {want: `
 POOL          RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
 h100          nvidia.com/gpu   1/2     8             16      8          6         0         0      vision
@@ -158,19 +152,17 @@ pools:
 unseen:
 - workloads.kueue.x-k8s.io
 `},
-	} {
-		t.Run(name, func(t *testing.T) {
-			i := kit.With(someCluster(), tc.change)
-			view := expect.Must(newView(context.Background(), i, nil))(t)
-			var out strings.Builder
-			expect.NoError(t, write(&out, tc.format, view, show.Paint{}))
-			if tc.figures != "" {
-				expect.Same(t, "Unexpected figures", tc.figures, strings.Join(strings.Fields(strings.Split(out.String(), "\n")[1]), " "))
-				return
-			}
-			expect.Same(t, "Unexpected output", strings.TrimPrefix(tc.want, "\n"), out.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		i := kit.With(someCluster(), tc.change)
+		view := expect.Must(newView(context.Background(), i, nil))(t)
+		var out strings.Builder
+		expect.NoError(t, write(&out, tc.format, view, show.Paint{}))
+		if tc.figures != "" {
+			expect.Same(t, "Unexpected figures", tc.figures, strings.Join(strings.Fields(strings.Split(out.String(), "\n")[1]), " "))
+			return
+		}
+		expect.Same(t, "Unexpected output", strings.TrimPrefix(tc.want, "\n"), out.String())
+	})
 }
 
 func TestScreenShowsOnlyChanges(t *testing.T) {
@@ -183,22 +175,21 @@ func TestScreenShowsOnlyChanges(t *testing.T) {
 }
 
 func TestNotAllowedToLook(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		unseen   []string
 		wantCode int
 		wantErr  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"all was seen":  {},
 		"not the nodes": {unseen: []string{"nodes"}, wantCode: exit.Unseen, wantErr: "you may not see the amounts that are missing: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
 		"not even the flavors": {unseen: []string{flavorKind}, wantCode: exit.Unseen,
 			wantErr: "you may not see the pools: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			i := &inventory.Inventory{}
-			unseen(tc.unseen...)(i)
-			err := notAll(i)
-			expect.Same(t, "Unexpected error", tc.wantErr, expect.Text(err))
-			expect.Same(t, "Unexpected exit code", tc.wantCode, exit.Code(err))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		i := &inventory.Inventory{}
+		unseen(tc.unseen...)(i)
+		err := notAll(i)
+		expect.Same(t, "Unexpected error", tc.wantErr, expect.Text(err))
+		expect.Same(t, "Unexpected exit code", tc.wantCode, exit.Code(err))
+	})
 }

@@ -164,25 +164,24 @@ func TestDrainEvicts(t *testing.T) {
 	placed := strings.Replace(of(workloads+runs, "mine", time.Hour, "8"), "resourceUsage:",
 		"topologyAssignment: {levels: [kubernetes.io/hostname], slices: [{domainCount: 1, podCounts: {universal: 8}, valuesPerLevel: [{universal: n1}]}]}, resourceUsage:", 1)
 	const stops = "warning: drained nodes have 1 job start over, team-a/mine among them\n"
-	for name, tc := range map[string]struct {
+	type row struct {
 		args     []string
 		starts   int
 		gpuHours float64
 		warn     string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"one is left":      {args: []string{"--drain", "n1"}, starts: 1, gpuHours: 8 * 4, warn: stops},
 		"none is left":     {args: []string{"--drain", "n1", "--drain", "n2"}, warn: stops},
 		"it is on another": {args: []string{"--drain", "n2"}, gpuHours: 8 * 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, warned, err := plays(t, map[string]string{"queues.yaml": racked + placed}, "", append(tc.args, "--assume", "4h", "-o", "json")...)
-			expect.NoError(t, err)
-			after := expect.FromJSON[Comparison](t, out).After
-			expect.Same(t, "Unexpected starts", tc.starts, after.Starts)
-			expect.Same(t, "Unexpected GPU-hours", tc.gpuHours, math.Round(16*24*mean(after.Used[0].Shares)))
-			expect.Same(t, "Unexpected warnings", tc.warn, warned)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		out, warned, err := plays(t, map[string]string{"queues.yaml": racked + placed}, "", append(tc.args, "--assume", "4h", "-o", "json")...)
+		expect.NoError(t, err)
+		after := expect.FromJSON[Comparison](t, out).After
+		expect.Same(t, "Unexpected starts", tc.starts, after.Starts)
+		expect.Same(t, "Unexpected GPU-hours", tc.gpuHours, math.Round(16*24*mean(after.Used[0].Shares)))
+		expect.Same(t, "Unexpected warnings", tc.warn, warned)
+	})
 }
 
 func TestAddNodes(t *testing.T) {
@@ -204,12 +203,13 @@ func TestAddNodes(t *testing.T) {
 
 func TestWrongInput(t *testing.T) {
 	const gpus = "team-a/h100/nvidia.com/gpu"
-	for name, tc := range map[string]struct {
+	type row struct {
 		// jobs come, or nobody.
 		jobs, scenario string
 		args           []string
 		want           string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a time that is none":       {jobs: "noon,team-a/main,8,4h\n", want: `-:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`},
 		"a time before the begin":   {jobs: "-90m,team-a/main,8,4h\n", want: `-:1: time: "-90m" is before the begin`},
 		"columns in another order":  {jobs: "queue,time,gpus,duration\nteam-a/main,1h,8,4h\n", want: "-:1: the columns are queue,time,gpus,duration, and not time,queue,gpus,duration,priority"},
@@ -235,17 +235,15 @@ func TestWrongInput(t *testing.T) {
 				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]"},
 		"a strategy that there is not": {scenario: "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n",
 			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			args := tc.args
-			if tc.scenario != "" {
-				args = append(args, "--scenario", "s.yaml")
-			}
-			_, _, err := plays(t, map[string]string{"queues.yaml": queues, "s.yaml": tc.scenario}, tc.jobs, args...)
-			expect.Need(t, err != nil, "there is no error")
-			expect.Says(t, err, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		args := tc.args
+		if tc.scenario != "" {
+			args = append(args, "--scenario", "s.yaml")
+		}
+		_, _, err := plays(t, map[string]string{"queues.yaml": queues, "s.yaml": tc.scenario}, tc.jobs, args...)
+		expect.Need(t, err != nil, "there is no error")
+		expect.Says(t, err, tc.want)
+	})
 }
 
 const workloads = `---
@@ -333,12 +331,12 @@ func TestWhoComes(t *testing.T) {
 	young := queues + of(workloads, "one", time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
 	old := queues + of(workloads, "one", 48*time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
 	limited := strings.ReplaceAll(old, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")
-	for name, tc := range map[string]struct {
-		queues    string
-		args      []string
-		comes     bool
-		warn, err string
-	}{
+	type row struct {
+		queues, warn, err string
+		args              []string
+		comes             bool
+	}
+	expect.Rows(t, map[string]row{
 		"an hour is known": {queues: young, args: []string{"--assume", "4h"},
 			warn: "warning: nobody is taken to come: it is known of the last 60 min only who came, and a day is the least; a CSV of --arrivals says it\n"},
 		"no running time is known": {queues: old,
@@ -346,17 +344,15 @@ func TestWhoComes(t *testing.T) {
 		"one is assumed":        {queues: old, args: []string{"--assume", "4h"}, comes: true},
 		"all have a time limit": {queues: limited, comes: true},
 		"nobody came":           {queues: queues},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "-o", "csv")...)
-			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
-			expect.Same(t, "Unexpected warnings", tc.warn, warned)
-			jobs := 0
-			_, totals, _ := strings.Cut(out, "\nbefore,,,")
-			_, _ = fmt.Sscan(strings.Split(totals, ",")[0], &jobs) // There is none without jobs.
-			expect.Same(t, "Others come", tc.comes, jobs > 2)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		out, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "-o", "csv")...)
+		expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
+		expect.Same(t, "Unexpected warnings", tc.warn, warned)
+		jobs := 0
+		_, totals, _ := strings.Cut(out, "\nbefore,,,")
+		_, _ = fmt.Sscan(strings.Split(totals, ",")[0], &jobs) // There is none without jobs.
+		expect.Same(t, "Others come", tc.comes, jobs > 2)
+	})
 }
 
 func TestPrometheus(t *testing.T) {
@@ -405,17 +401,17 @@ func TestCommand(t *testing.T) {
 	without := strings.ReplaceAll(one, ", namespace: team-a", "")
 	two := "0s,team-a/main,8,100h\n0s,team-a/main,8,100h\n"
 	now := []string{"--for", "team-a/mine", "--now"}
-	for name, tc := range map[string]struct {
-		queues string
+	type row struct {
+		queues, warned, err string
 		// jobs come, or nobody.
 		jobs string
 		// one is a file with a Workload.
 		one  string
 		args []string
 		// want are parts of what is said.
-		want        []string
-		warned, err string
-	}{
+		want []string
+	}
+	expect.Rows(t, map[string]row{
 		"as things are": {queues: queues, jobs: arriving, want: []string{`QUEUE         SIZE       JOBS   WAITING AT END   MEDIAN WAIT   P90 WAIT
 all           -          3      0                0 min         9 h
 team-a/main   -          3      0                0 min         9 h
@@ -475,14 +471,12 @@ WAY   WITHOUT         LOSES                            IN ALL
 		"one that is held": {queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
 			err: "team-a/mine is held out of queue main: resume it first"},
 		"one that Kueue tries again later": {queues: queues + of(workloads+later, "mine", time.Minute, "4"), args: now, err: "team-a/mine is to be tried again in "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, warned, err := plays(t, map[string]string{"queues.yaml": tc.queues, "one.yaml": tc.one}, tc.jobs, tc.args...)
-			expect.Says(t, err, tc.err)
-			expect.Same(t, "Unexpected warnings", tc.warned, warned)
-			for _, part := range tc.want {
-				expect.That(t, strings.Contains(out, part), "There is no %q:\n%s", part, out)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		out, warned, err := plays(t, map[string]string{"queues.yaml": tc.queues, "one.yaml": tc.one}, tc.jobs, tc.args...)
+		expect.Says(t, err, tc.err)
+		expect.Same(t, "Unexpected warnings", tc.warned, warned)
+		for _, part := range tc.want {
+			expect.That(t, strings.Contains(out, part), "There is no %q:\n%s", part, out)
+		}
+	})
 }

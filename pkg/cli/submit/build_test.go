@@ -3,6 +3,7 @@
 package submit
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,12 +28,13 @@ func TestTrainJob(t *testing.T) {
 		return ofTorch + "\nruntimePatches: [{manager: trainer.kubeflow.org/kubeflow-sdk, trainingRuntimeSpec: " +
 			"{template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: " + template + "}}}]}}}}]"
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		request    request
 		generation trainjob.TrainerVersion
 		// metadata and spec are in YAML; there is always the namespace.
 		metadata, spec string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the least":                  {request: request{runtime: "torch"}, metadata: "{generateName: torch-}", spec: "{" + ofTorch + "}"},
 		"a runtime of the namespace": {request: request{name: "a", runtime: "trainingruntime/mine"}, metadata: "{name: a}", spec: "{runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: mine}}"},
 		"everything": {request: request{
@@ -48,33 +50,24 @@ func TestTrainJob(t *testing.T) {
 			spec: patched(`{metadata: {annotations: {mine: "1", kueue.x-k8s.io/podset-preferred-topology: rack}}, spec: {nodeSelector: {a: b}}}`)},
 		"for Trainer 2.1 patches become overrides": {request: request{name: "a", runtime: "torch", patch: patchOfNode}, generation: trainjob.Trainer21, metadata: "{name: a}",
 			spec: ofTorch + "\npodTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {mine: '1'}}, spec: {nodeSelector: {a: b}}}]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tc.request.namespace = "ns"
-			job := expect.Must(tc.request.trainJob(false))(t)
-			if tc.generation == 0 {
-				tc.generation = trainjob.Trainer23
-			}
-			got := expect.Must(manifest(job, tc.generation, nil, io.Discard))(t)
-			metadata := object(t, tc.metadata)
-			metadata["namespace"] = "ns"
-			want := map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": object(t, tc.spec)}
-			expect.Same(t, "Unexpected TrainJob", text(t, want), text(t, got.Object))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		tc.request.namespace = "ns"
+		job := expect.Must(tc.request.trainJob(false))(t)
+		got := expect.Must(manifest(job, cmp.Or(tc.generation, trainjob.Trainer23), nil, io.Discard))(t)
+		metadata := expect.FromYAML[object](t, tc.metadata)
+		metadata["namespace"] = "ns"
+		want := object{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": expect.FromYAML[object](t, tc.spec)}
+		expect.Same(t, "Unexpected TrainJob", text(t, want), text(t, got.Object))
+	})
 }
 
 const patchOfNode = `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {mine: "1"}}, spec: {nodeSelector: {a: b}}}}}}]}}}}`
 
-func object(t *testing.T, text string) map[string]any {
-	t.Helper()
-	return expect.FromYAML[map[string]any](t, text)
-}
+type object = map[string]any
 
 func text(t *testing.T, value any) string {
 	t.Helper()
-	data := expect.Must(yaml.Marshal(value))(t)
-	return string(data)
+	return string(expect.Must(yaml.Marshal(value))(t))
 }
 
 func TestRuntimePatchFromAFile(t *testing.T) {
@@ -82,19 +75,20 @@ func TestRuntimePatchFromAFile(t *testing.T) {
 	expect.NoError(t, os.WriteFile(path, []byte(patchOfNode), 0o600))
 	r := request{patch: path}
 	got := expect.Must(r.givenPatch())(t)
-	expect.Same(t, "Unexpected patch", object(t, patchOfNode), got)
+	expect.Same(t, "Unexpected patch", expect.FromYAML[object](t, patchOfNode), got)
 }
 
 func TestRefusals(t *testing.T) {
 	metadata := `{trainingRuntimeSpec: {template: {metadata: {labels: {a: b}}, spec: {replicatedJobs: [{name: node, template: {metadata: {labels: {a: b}}}}]}}}}`
-	for name, tc := range map[string]struct {
+	type row struct {
 		request    request
 		builtin    bool
 		generation trainjob.TrainerVersion
 		says       string
 		// code is 1 unless it says another.
 		code int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a kind of runtime that there is not":     {request: request{runtime: "pod/a"}, says: "the kind is clustertrainingruntime or trainingruntime"},
 		"fewer than no nodes":                     {request: request{nodes: -1}, says: "--nodes and --gpus-per-node are 1 or more"},
 		"a variable without a value":              {request: request{env: []string{"A"}}, says: "--env A: write NAME=VALUE"},
@@ -115,19 +109,15 @@ func TestRefusals(t *testing.T) {
 		"a label that is none":                    {request: request{labels: []string{"a=b c"}}, says: "metadata.labels[a]", code: exit.Findings},
 		"GPUs of no name":                         {request: request{gpus: 2}, says: "spec.trainer.resourcesPerNode.limits[]", code: exit.Findings},
 		"annotations that are none":               {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)}, says: "not as in the API where --topology adds to it"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.request.runtime == "" {
-				tc.request.runtime = "torch"
-			}
-			job, err := tc.request.trainJob(tc.builtin)
-			if err == nil {
-				_, err = manifest(job, max(tc.generation, trainjob.Trainer21), nil, io.Discard)
-			}
-			expect.Says(t, err, tc.says)
-			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), max(tc.code, exit.Failed), exit.Code(err))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		tc.request.runtime = cmp.Or(tc.request.runtime, "torch")
+		job, err := tc.request.trainJob(tc.builtin)
+		if err == nil {
+			_, err = manifest(job, max(tc.generation, trainjob.Trainer21), nil, io.Discard)
+		}
+		expect.Says(t, err, tc.says)
+		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), max(tc.code, exit.Failed), exit.Code(err))
+	})
 }
 
 func TestFlagsThatSayNothing(t *testing.T) {

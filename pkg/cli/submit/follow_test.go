@@ -45,12 +45,13 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	withoutWorkload := func(f *explain.Facts) { f.Workload = nil }
-	for name, tc := range map[string]struct {
+	type row struct {
 		with []change
 		gone bool
 		// want has a line for each step, with + where it is done, what the next one waits for, and the failure.
 		want string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"in no queue": {with: []change{withoutWorkload, runs, func(f *explain.Facts) { f.Job.Labels = nil }}, want: "+ submitted: trainjob ns/job\n" +
 			"+ pods running: names no queue: it runs outside of all quotas"},
 		"just created": {with: []change{withoutWorkload}, want: "+ submitted: trainjob ns/job\n- queued: is not queued yet: Trainer has not made its JobSet, without which it queues after the manager's waitForJobSet, 10s by default\n- quota reserved\n- admitted\n- pods running"},
@@ -73,20 +74,18 @@ func TestProgress(t *testing.T) {
 			f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: "True", Message: "backoff limit"}}
 		}}, want: "- submitted: has failed: backoff limit\n- queued\n- quota reserved\n- admitted\n- pods running\nit has failed: backoff limit"},
 		"deleted": {gone: true, want: "+ submitted\n- pods running\nit was deleted"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var facts *explain.Facts
-			if !tc.gone {
-				facts = kit.With(&explain.Facts{
-					Around: explain.Around{Now: time.Now(), Field: patch.Of(trainjob.Trainer23), Cluster: expect.Must(explain.NewCluster(t.Context(), &inventory.Inventory{}))(t)},
-					Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{kit.QueueLabel: "q"}, CreationTimestamp: metav1.Now()},
-						Spec: trainjob.Spec{Suspend: ptr.To(true)}},
-					Workload: &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}},
-				}, tc.with...)
-			}
-			expect.Same(t, "Unexpected progress", tc.want, textOf(progressOf(facts)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var facts *explain.Facts
+		if !tc.gone {
+			facts = kit.With(&explain.Facts{
+				Around: explain.Around{Now: time.Now(), Field: patch.Of(trainjob.Trainer23), Cluster: expect.Must(explain.NewCluster(t.Context(), &inventory.Inventory{}))(t)},
+				Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{kit.QueueLabel: "q"}, CreationTimestamp: metav1.Now()},
+					Spec: trainjob.Spec{Suspend: ptr.To(true)}},
+				Workload: &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}},
+			}, tc.with...)
+		}
+		expect.Same(t, "Unexpected progress", tc.want, textOf(progressOf(facts)))
+	})
 }
 
 // textOf has a line for each step.
@@ -121,11 +120,12 @@ func TestDisplay(t *testing.T) {
 	}
 	failed := steps(1)
 	failed.reached, failed.failure = 0, "it failed"
-	for name, tc := range map[string]struct {
+	type row struct {
 		width int
 		shown []progress
 		want  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a line for each step as it is reached": {shown: []progress{steps(1), steps(1), steps(3)},
 			want: "   0.0s  submitted\n   2.0s  queued          LocalQueue q\n   2.0s  quota reserved  no quota at all, for a long time\n"},
 		"and one when it goes back": {shown: []progress{steps(2), steps(1), steps(2)},
@@ -142,16 +142,14 @@ func TestDisplay(t *testing.T) {
 		"a step that is never reached": {width: 80, shown: []progress{steps(1), failed},
 			want: "✓ submitted          0.0s\n… queued                   LocalQueue q\n  quota reserved\n\x1b[3A\x1b[J" +
 				"✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			start := time.Now()
-			d := newDisplay(&out, start)
-			d.width = tc.width
-			for i, p := range tc.shown {
-				d.show(p, start.Add(time.Duration(i)*time.Second))
-			}
-			expect.Same(t, "Unexpected output", tc.want, out.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var out strings.Builder
+		start := time.Now()
+		d := newDisplay(&out, start)
+		d.width = tc.width
+		for i, p := range tc.shown {
+			d.show(p, start.Add(time.Duration(i)*time.Second))
+		}
+		expect.Same(t, "Unexpected output", tc.want, out.String())
+	})
 }

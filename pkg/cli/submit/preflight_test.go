@@ -25,14 +25,13 @@ import (
 func TestPreflight(t *testing.T) {
 	ref := func(kind, name string) trainer.RuntimeRef { return trainer.RuntimeRef{Kind: ptr.To(kind), Name: name} }
 	torch := ref("ClusterTrainingRuntime", "torch")
-	for name, tc := range map[string]struct {
-		ref       trainer.RuntimeRef
-		request   request
-		forbidden bool
-
-		says, note string
-		builtin    bool
-	}{
+	type row struct {
+		ref                trainer.RuntimeRef
+		request            request
+		forbidden, builtin bool
+		says, note         string
+	}
+	expect.Rows(t, map[string]row{
 		"all is there":                     {ref: torch, request: request{queue: "gpus", priority: "high"}},
 		"a runtime with its own trainer":   {ref: ref("ClusterTrainingRuntime", "tune"), builtin: true},
 		"no such runtime":                  {ref: ref("ClusterTrainingRuntime", "x"), says: "there is no ClusterTrainingRuntime x; there are: torch, tune"},
@@ -50,77 +49,66 @@ func TestPreflight(t *testing.T) {
 			note: "warning: no topology has level nosuch; there are: host, rack: the TrainJob will wait until one has it\n"},
 		"what the user may not see is left to the API server": {ref: ref("ClusterTrainingRuntime", "x"), request: request{queue: "x", priority: "x"}, forbidden: true,
 			note: "note: ClusterTrainingRuntime x could not be looked at"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var notes strings.Builder
-			p := &preflight{client: newClient(tc.forbidden), notes: &notes}
-			tc.request.namespace = "ns"
-			_, builtin, err := p.runtime(t.Context(), tc.ref, "ns")
-			if err == nil {
-				err = p.queue(t.Context(), &tc.request)
-			}
-			expect.Same(t, "Unexpected error", tc.says, expect.Text(err))
-			expect.That(t, strings.HasPrefix(notes.String(), tc.note) && (tc.note != "" || notes.Len() == 0),
-				"The notes are %q and not %q", notes.String(), tc.note)
-			expect.Same(t, "Unexpected trainer of the runtime", tc.builtin, builtin)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var notes strings.Builder
+		p := &preflight{client: newClient(tc.forbidden), notes: &notes}
+		tc.request.namespace = "ns"
+		_, builtin, err := p.runtime(t.Context(), tc.ref, "ns")
+		if err == nil {
+			err = p.queue(t.Context(), &tc.request)
+		}
+		expect.Same(t, "Unexpected error", tc.says, expect.Text(err))
+		expect.That(t, strings.HasPrefix(notes.String(), tc.note) && (tc.note != "" || notes.Len() == 0),
+			"The notes are %q and not %q", notes.String(), tc.note)
+		expect.Same(t, "Unexpected trainer of the runtime", tc.builtin, builtin)
+	})
 }
 
 // TestQueueThatWasJustMade has Kueue look at it a moment later, or not at all.
 func TestQueueThatWasJustMade(t *testing.T) {
 	const warning = "warning: LocalQueue new is not active: Can't submit new workloads to clusterQueue; the TrainJob will wait until it is\n"
-	for name, tc := range map[string]struct {
-		age, activeAfter time.Duration
-		want             string
-		waits            time.Duration
-	}{
+	type row struct {
+		age, activeAfter, waits time.Duration
+		want                    string
+	}
+	expect.Rows(t, map[string]row{
 		"and is active soon":            {activeAfter: time.Second, waits: time.Second},
 		"and is active never":           {activeAfter: time.Hour, want: warning, waits: patience},
 		"or not, and is not active":     {age: time.Hour, activeAfter: 2 * time.Hour, want: warning},
 		"and was active from the start": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				queue := kit.LocalQueue("ns", "new", "")
-				queue.CreationTimestamp = metav1.NewTime(begun.Add(-tc.age))
-				c := kit.Fake(kit.Scheme(trainjob.AddToScheme), queue).WithInterceptorFuncs(interceptor.Funcs{
-					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-						err := c.Get(ctx, key, obj)
-						if queue, is := obj.(*kueue.LocalQueue); is {
-							active := metav1.Condition{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse, Message: "Can't submit new workloads to clusterQueue"}
-							if time.Since(begun) >= tc.activeAfter-tc.age {
-								active.Status = metav1.ConditionTrue
-							}
-							queue.Status.Conditions = []metav1.Condition{active}
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			queue := kit.LocalQueue("ns", "new", "")
+			queue.CreationTimestamp = metav1.NewTime(begun.Add(-tc.age))
+			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), queue).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+					err := c.Get(ctx, key, obj)
+					if queue, is := obj.(*kueue.LocalQueue); is {
+						active := metav1.Condition{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse, Message: "Can't submit new workloads to clusterQueue"}
+						if time.Since(begun) >= tc.activeAfter-tc.age {
+							active.Status = metav1.ConditionTrue
 						}
-						return err
-					},
-				}).Build()
-				var notes strings.Builder
-				expect.NoError(t, (&preflight{client: c, notes: &notes}).queue(t.Context(), &request{queue: "new", namespace: "ns"}))
-				expect.Same(t, "Unexpected note", tc.want, notes.String())
-				expect.Same(t, "Unexpected wait", tc.waits, time.Since(begun))
-			})
+						queue.Status.Conditions = []metav1.Condition{active}
+					}
+					return err
+				},
+			}).Build()
+			var notes strings.Builder
+			expect.NoError(t, (&preflight{client: c, notes: &notes}).queue(t.Context(), &request{queue: "new", namespace: "ns"}))
+			expect.Same(t, "Unexpected note", tc.want, notes.String())
+			expect.Same(t, "Unexpected wait", tc.waits, time.Since(begun))
 		})
-	}
+	})
 }
 
 // TestOutside has it told of what the API server has taken.
 func TestOutside(t *testing.T) {
-	for name, tc := range map[string]struct {
-		object map[string]any
-		want   bool
-	}{
-		"no queue":                        {object: map[string]any{}, want: true},
-		"no queue, and Kueue manages it":  {object: map[string]any{"spec": map[string]any{"suspend": true}}},
-		"a queue, asked for or a default": {object: map[string]any{"metadata": map[string]any{"labels": map[string]any{kit.QueueLabel: "gpus"}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected answer", tc.want, outside(&unstructured.Unstructured{Object: tc.object}))
-		})
-	}
+	expect.Answers(t, func(in map[string]any) bool { return outside(&unstructured.Unstructured{Object: in}) }, map[string]expect.Row[map[string]any, bool]{
+		"no queue":                        {In: map[string]any{}, Want: true},
+		"no queue, and Kueue manages it":  {In: map[string]any{"spec": map[string]any{"suspend": true}}},
+		"a queue, asked for or a default": {In: map[string]any{"metadata": map[string]any{"labels": map[string]any{kit.QueueLabel: "gpus"}}}},
+	})
 }
 
 // newClient returns a cluster with a few names, or one that lets nothing be read.

@@ -176,14 +176,12 @@ func TestOfAJobInAWorker(t *testing.T) {
 	}
 	// Events tell the rest when the objects of the copy are gone.
 	ofObjects := func(line string) bool { return slices.Contains([]string{"3s", "23s", "24s"}, strings.Fields(line)[0]) }
-	for name, want := range map[string][]string{"whose copy is there": all, "whose copy is gone": slices.DeleteFunc(slices.Clone(all), ofObjects)} {
-		t.Run(name, func(t *testing.T) {
-			got := Of(runsInWest(len(want) < len(all)))
-			expect.Same(t, "Unexpected steps", want, lines(got))
-			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
-			expect.Same(t, "Unexpected spans", wantSpent, spent(got))
-		})
-	}
+	expect.Rows(t, map[string][]string{"whose copy is there": all, "whose copy is gone": slices.DeleteFunc(slices.Clone(all), ofObjects)}, func(t *testing.T, want []string) {
+		got := Of(runsInWest(len(want) < len(all)))
+		expect.Same(t, "Unexpected steps", want, lines(got))
+		wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
+		expect.Same(t, "Unexpected spans", wantSpent, spent(got))
+	})
 }
 
 // TestStatusOfACopy is about what Kueue copies from the worker: it was done once, there.
@@ -246,35 +244,26 @@ func TestSpansOfAJobThatIsStopped(t *testing.T) {
 	runs := events(event("Workload", "wl", "QuotaReserved", "in gpus", 3100), event("Workload", "wl", "Admitted", "by gpus", 3200),
 		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-00old", 4000))
 	stops := events(event("JobSet", "llm", "SuspendedJobs", "", 20100), event("TrainJob", "llm", "QueuedAgain", "", 22100))
-	for name, tc := range map[string]struct {
-		with []func(*Facts)
-		want map[Phase]int
-	}{
-		"held while it waits": {[]func(*Facts){byHold(20, "gpus.held")}, map[Phase]int{Preparing: 1, WaitingForQuota: 19, Held: 80}},
-		"stopped, and held since": {[]func(*Facts){runs, stops, byHold(20, "gpus.held")},
-			map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Held: 78}},
-		"stopped, and resumed since": {[]func(*Facts){runs, stops, byHold(50, "gpus")},
-			map[Phase]int{Preparing: 1, WaitingForQuota: 52, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Held: 28}},
-		"preempted, then held and resumed": {[]func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToPreempted", "", 20050)), stops, byHold(50, "gpus")},
-			map[Phase]int{Preparing: 1, WaitingForQuota: 80, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2}},
-		"stopped, of whose pods a kubelet told": {[]func(*Facts){runs, events(event("Pod", "llm-node-0-0-00old", "Started", "", 10000)), stops, byHold(20, "gpus.held")},
-			map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 1, WaitingForPods: 6, Running: 10, Stopping: 2, Held: 78}},
-		"deactivated while it waits": {
-			[]func(*Facts){events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000))}, map[Phase]int{Preparing: 1, WaitingForQuota: 19, Deactivated: 80},
-		},
-		"deactivated while it runs, and activated again": {
-			[]func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000)), stops, func(f *Facts) {
-				f.Workloads[0].Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: kueue.WorkloadReactivated, LastTransitionTime: at(60)}}
-			}},
-			map[Phase]int{Preparing: 1, WaitingForQuota: 42, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Deactivated: 38},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := complete()
-			f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Pods, f.Events = at(100).Time, nil, nil, nil, nil
-			expect.Same(t, "Unexpected spans", tc.want, spent(Of(kit.With(f, tc.with...))))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[[]func(*Facts), map[Phase]int]{
+		"held while it waits": {In: []func(*Facts){byHold(20, "gpus.held")}, Want: map[Phase]int{Preparing: 1, WaitingForQuota: 19, Held: 80}},
+		"stopped, and held since": {In: []func(*Facts){runs, stops, byHold(20, "gpus.held")},
+			Want: map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Held: 78}},
+		"stopped, and resumed since": {In: []func(*Facts){runs, stops, byHold(50, "gpus")},
+			Want: map[Phase]int{Preparing: 1, WaitingForQuota: 52, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Held: 28}},
+		"preempted, then held and resumed": {In: []func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToPreempted", "", 20050)), stops, byHold(50, "gpus")},
+			Want: map[Phase]int{Preparing: 1, WaitingForQuota: 80, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2}},
+		"stopped, of whose pods a kubelet told": {In: []func(*Facts){runs, events(event("Pod", "llm-node-0-0-00old", "Started", "", 10000)), stops, byHold(20, "gpus.held")},
+			Want: map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 1, WaitingForPods: 6, Running: 10, Stopping: 2, Held: 78}},
+		"deactivated while it waits": {In: []func(*Facts){events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000))}, Want: map[Phase]int{Preparing: 1, WaitingForQuota: 19, Deactivated: 80}},
+		"deactivated while it runs, and activated again": {In: []func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000)), stops, func(f *Facts) {
+			f.Workloads[0].Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: kueue.WorkloadReactivated, LastTransitionTime: at(60)}}
+		}},
+			Want: map[Phase]int{Preparing: 1, WaitingForQuota: 42, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Deactivated: 38}},
+	}, func(t *testing.T, tc expect.Row[[]func(*Facts), map[Phase]int]) {
+		f := complete()
+		f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Pods, f.Events = at(100).Time, nil, nil, nil, nil
+		expect.Same(t, "Unexpected spans", tc.Want, spent(Of(kit.With(f, tc.In...))))
+	})
 }
 
 func TestPodsTogether(t *testing.T) {
@@ -324,15 +313,13 @@ func TestPodsOfOthers(t *testing.T) {
 	labelled := f.Pods[0].DeepCopy()
 	labelled.Name = "llm-node-0-odd"
 	f.Pods = append(f.Pods, *labelled)
-	for name, tc := range map[string]struct{ pod, want string }{
-		"one that is gone":                       {pod: "llm-node-0-12-x7k2p", want: "llm-node-0"},
-		"one that is there, of whatever name":    {pod: "llm-node-0-odd", want: "llm-node-0"},
-		"one of a Job whose name begins alike":   {pod: "llm-node-0-b-node-0-0-x7k2p"},
-		"one of a Job whose name begins with 0-": {pod: "llm-node-0-0-node-0-0-x7k2p"},
-		"the Job of another replica":             {pod: "llm-node-01-0-x7k2p"},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Job of a pod", tc.want, jobOf(f, tc.pod)) })
-	}
+	expect.Answers(t, func(in string) string { return jobOf(f, in) }, map[string]expect.Row[string, string]{
+		"one that is gone":                       {In: "llm-node-0-12-x7k2p", Want: "llm-node-0"},
+		"one that is there, of whatever name":    {In: "llm-node-0-odd", Want: "llm-node-0"},
+		"one of a Job whose name begins alike":   {In: "llm-node-0-b-node-0-0-x7k2p"},
+		"one of a Job whose name begins with 0-": {In: "llm-node-0-0-node-0-0-x7k2p"},
+		"the Job of another replica":             {In: "llm-node-01-0-x7k2p"},
+	})
 	f = complete()
 	want := Of(f).Steps
 	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
@@ -359,11 +346,12 @@ func TestGivenTo(t *testing.T) {
 		}
 		return append(out, event("TrainJob", "llm", "Stopped", "runs in cluster nowhere", 0), event("Pod", "llm", "Started", "runs in cluster nowhere", 0))
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		events   []corev1.Event
 		assigned string
 		want     []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no worker yet":                 {events: starts()},
 		"one, whose event is not there": {events: starts(), assigned: "west", want: []string{"west"}},
 		"one":                           {events: starts("west"), assigned: "west", want: []string{"west"}},
@@ -371,33 +359,27 @@ func TestGivenTo(t *testing.T) {
 		"back in the first one":         {events: starts("west", "east", "west"), assigned: "west", want: []string{"east", "west"}},
 		"none any more":                 {events: starts("east", "west"), want: []string{"east", "west"}},
 		"by an event of any order":      {events: slices.Concat(starts("east")[1:], []corev1.Event{starts("", "west")[1]}, starts("east")[:1]), want: []string{"east", "west"}},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected workers", tc.want, givenTo(tc.events, tc.assigned)) })
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected workers", tc.want, givenTo(tc.events, tc.assigned))
+	})
 }
 
 func TestInOrderWithinASecond(t *testing.T) {
 	is := func(of milestone, millis int) Step {
 		return Step{Time: begin.Add(time.Duration(millis) * time.Millisecond), milestone: of}
 	}
-	for name, tc := range map[string]struct{ steps, want []milestone }{
-		"a condition is behind what it follows from, though Kueue said before that it waits": {
-			[]milestone{resumed, waiting, quota, admitted, started}, []milestone{waiting, quota, admitted, started, resumed},
-		},
-		"a condition of a start that was over within the second is before its end": {
-			[]milestone{resumed, quota, admitted, started, evicted, quotaFree, quota}, []milestone{quota, admitted, started, resumed, evicted, quotaFree, quota},
-		},
-		"an eviction is before the quota that is free by it": {[]milestone{evicted, quotaFree, quota}, []milestone{evicted, quotaFree, quota}},
-		"nothing is before the creation":                     {[]milestone{created, noted, noted}, []milestone{created, noted, noted}},
-		"the end is behind what is noted of it":              {[]milestone{finished, noted, noted}, []milestone{noted, noted, finished}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var steps []Step
-			for n, m := range tc.steps {
-				steps = append(steps, is(m, n*100)) // The first is to the second.
-			}
-			expect.Same(t, "Unexpected order", tc.want, expect.Each(inOrder(steps), func(s Step) milestone { return s.milestone }))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[[]milestone, []milestone]{
+		"a condition is behind what it follows from, though Kueue said before that it waits": {In: []milestone{resumed, waiting, quota, admitted, started}, Want: []milestone{waiting, quota, admitted, started, resumed}},
+		"a condition of a start that was over within the second is before its end":           {In: []milestone{resumed, quota, admitted, started, evicted, quotaFree, quota}, Want: []milestone{quota, admitted, started, resumed, evicted, quotaFree, quota}},
+		"an eviction is before the quota that is free by it":                                 {In: []milestone{evicted, quotaFree, quota}, Want: []milestone{evicted, quotaFree, quota}},
+		"nothing is before the creation":                                                     {In: []milestone{created, noted, noted}, Want: []milestone{created, noted, noted}},
+		"the end is behind what is noted of it":                                              {In: []milestone{finished, noted, noted}, Want: []milestone{noted, noted, finished}},
+	}, func(t *testing.T, tc expect.Row[[]milestone, []milestone]) {
+		var steps []Step
+		for n, m := range tc.In {
+			steps = append(steps, is(m, n*100)) // The first is to the second.
+		}
+		expect.Same(t, "Unexpected order", tc.Want, expect.Each(inOrder(steps), func(s Step) milestone { return s.milestone }))
+	})
 	expect.Same(t, "Unexpected time of what a clock that is behind notes", "0s", after(begin, begin.Add(-time.Millisecond)))
 }

@@ -40,12 +40,13 @@ func TestUsed(t *testing.T) {
 	since := func(began, first int) window { return window{began: []time.Time{at(began)}, first: at(first)} }
 	lost := "the ledger was lost and began again at 0 about 2030-01-01T12:25:00Z; what was used just before may not be in the bill"
 	late := "Prometheus knows the ledger since 2030-01-01T12:30:00Z only; what was used before is not in the bill"
-	for name, tc := range map[string]struct {
+	type row struct {
 		samples samples
 		window  window
 		want    float64
 		notes   []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it grows":                            {samples: samples{before: new(100.0), within: within(100, 120, 150)}, window: known(), want: 50},
 		"it stays":                            {samples: samples{before: new(100.0), within: within(100, 100)}, window: known(), want: 0},
 		"nobody leads at the end":             {samples: samples{before: new(100.0), within: within(100, 130)}, window: known(), want: 30},
@@ -63,11 +64,9 @@ func TestUsed(t *testing.T) {
 			window: known(-2), want: 5},
 		"the ledger was lost, and what is used by now is more than before": {samples: samples{before: new(100.0), within: []model.SamplePair{sample(0, 100), sample(10, 110), sample(30, 300)}},
 			window: known(20), want: 310, notes: []string{lost}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tc.window.from, tc.window.to = noon, at(60)
-			expect.Same(t, "Unexpected use", tc.want, tc.samples.used(&tc.window))
-			expect.Same(t, "Unexpected notes", tc.notes, tc.window.notes())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		tc.window.from, tc.window.to = noon, at(60)
+		expect.Same(t, "Unexpected use", tc.want, tc.samples.used(&tc.window))
+		expect.Same(t, "Unexpected notes", tc.notes, tc.window.notes())
+	})
 }

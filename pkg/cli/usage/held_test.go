@@ -46,9 +46,8 @@ func savedLedger(t *testing.T) *corev1.ConfigMap {
 func runsInWorker() []client.Object {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{"user": "ann"}}}
 	job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl", UID: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
-	wl.Spec.QueueName, wl.Spec.PodSets = "q", []kueue.PodSet{kit.PodSet("node", 1, "nvidia.com/gpu", "8")}
-	kit.With(wl, kit.Admitted, kit.Assigned("gpus", "h100"), kit.Since(at(30)))
+	wl := kit.With(kit.Workload("team", "wl", "q", noon, kit.PodSet("node", 1, "nvidia.com/gpu", "8")), kit.Runs("gpus", "h100", at(30)))
+	wl.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}
 	return []client.Object{job, wl}
 }
 
@@ -62,15 +61,14 @@ func TestBillOfCluster(t *testing.T) {
 		ofBob = " nvidia.com/gpu GPU-hours <0.01 0.00 <0.01 0.00 0.00 0.00 0.00 <0.01\n"
 	)
 	told := kit.ConfigMap(config.Namespace, cluster.ManagerConfigMap, cluster.ManagerConfigKey, "metrics: {userLabel: user}")
-	for name, tc := range map[string]struct {
-		options   options
-		namespace string
-		objects   []client.Object
-		forbidden bool
-		want      string
-		notes     []string
-		err       string
-	}{
+	type row struct {
+		options              options
+		namespace, want, err string
+		objects              []client.Object
+		forbidden            bool
+		notes                []string
+	}
+	expect.Rows(t, map[string]row{
 		"of the ledger": {objects: []client.Object{savedLedger(t)}, notes: []string{all},
 			want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn},
 		"of the ledger and a namespace": {objects: []client.Object{savedLedger(t)}, namespace: "team", notes: []string{all},
@@ -89,36 +87,34 @@ func TestBillOfCluster(t *testing.T) {
 		"by user without a label of users": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser}, err: "--user-label"},
 		"by user of a label": {objects: []client.Object{savedLedger(t), told}, options: options{by: byUser, userLabel: "user"}, notes: []string{only},
 			want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := tc.options
-			if o.by == "" {
-				o.by = byQueue
+	}, func(t *testing.T, tc row) {
+		o := tc.options
+		if o.by == "" {
+			o.by = byQueue
+		}
+		o.flags = cluster.Flags{ConfigFlags: &genericclioptions.ConfigFlags{Namespace: &tc.namespace}}
+		c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
+			if tc.forbidden && key.Namespace == config.Namespace {
+				return kit.Forbidden("configmaps")
 			}
-			o.flags = cluster.Flags{ConfigFlags: &genericclioptions.ConfigFlags{Namespace: &tc.namespace}}
-			c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
-				if tc.forbidden && key.Namespace == config.Namespace {
-					return kit.Forbidden("configmaps")
-				}
-				return nil
-			})).Build()
-			from, to, err := o.check(at(60))
-			expect.NoError(t, err)
-			bill := Bill{From: from, To: to, By: o.by}
-			totals, _, err := o.ofCluster(t.Context(), c, &bill)
-			if tc.err != "" {
-				expect.Says(t, err, tc.err)
-				return
-			}
-			expect.NoError(t, err)
-			bill.Lines = lines(totals, o.by)
-			var out strings.Builder
-			expect.NoError(t, printTable(&out, show.Paint{}, bill))
-			expect.Same(t, "Unexpected bill", tc.want, regexp.MustCompile(" +").ReplaceAllString(out.String(), " "))
-			for i, note := range bill.Notes {
-				expect.That(t, i < len(tc.notes) && strings.HasPrefix(note, tc.notes[i]), "Unexpected note %q", note)
-			}
-			expect.Same(t, "Unexpected count of notes", len(tc.notes), len(bill.Notes))
-		})
-	}
+			return nil
+		})).Build()
+		from, to, err := o.check(at(60))
+		expect.NoError(t, err)
+		bill := Bill{From: from, To: to, By: o.by}
+		totals, _, err := o.ofCluster(t.Context(), c, &bill)
+		if tc.err != "" {
+			expect.Says(t, err, tc.err)
+			return
+		}
+		expect.NoError(t, err)
+		bill.Lines = lines(totals, o.by)
+		var out strings.Builder
+		expect.NoError(t, printTable(&out, show.Paint{}, bill))
+		expect.Same(t, "Unexpected bill", tc.want, regexp.MustCompile(" +").ReplaceAllString(out.String(), " "))
+		for i, note := range bill.Notes {
+			expect.That(t, i < len(tc.notes) && strings.HasPrefix(note, tc.notes[i]), "Unexpected note %q", note)
+		}
+		expect.Same(t, "Unexpected count of notes", len(tc.notes), len(bill.Notes))
+	})
 }

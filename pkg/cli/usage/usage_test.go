@@ -114,42 +114,38 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 }
 
 func TestBillOfSeveralClusters(t *testing.T) {
-	for name, tc := range map[string]struct{ us, want string }{
-		"with a label": {us: `"cluster":"us-1"`,
-			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`},
-		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var asked []string
-			server := kit.Prometheus(t, "", func(query string, ranged bool) string {
-				if asked = append(asked, query); ranged {
-					return `{"metric":{},"values":[[0,"2"],[300,"2"]]}`
-				}
-				return `{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}`
-			})
-			q := querierOf(t, prom.Flags{URL: server.URL, Match: map[string]string{"region": "all", "env": `"`}}, "")
-			_, _, err := q.bill(t.Context())
-			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
-			want := []string{
-				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
-				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"with a label": {In: `"cluster":"us-1"`,
+			Want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`},
+		"without": {In: `"cluster":"eu-1","pod":"a"`, Want: "it has the ledgers of several clusters, and no label tells them apart"},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		var asked []string
+		server := kit.Prometheus(t, "", func(query string, ranged bool) string {
+			if asked = append(asked, query); ranged {
+				return `{"metric":{},"values":[[0,"2"],[300,"2"]]}`
 			}
-			expect.Same(t, "Unexpected queries", want, asked)
+			return `{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.In + `},"value":[0,"200"]}`
 		})
-	}
+		q := querierOf(t, prom.Flags{URL: server.URL, Match: map[string]string{"region": "all", "env": `"`}}, "")
+		_, _, err := q.bill(t.Context())
+		expect.Same(t, "Unexpected error", tc.Want, expect.Text(err))
+		want := []string{
+			`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
+			`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
+		}
+		expect.Same(t, "Unexpected queries", want, asked)
+	})
 }
 
 func TestPrometheusWithoutAnAnswer(t *testing.T) {
-	for name, tc := range map[string]struct{ token, want string }{
-		"it has no ledger": {want: "it has no series of the ledger for this time"},
-		"it wants a token": {token: "Bearer secret", want: "Prometheus answers: client error: 401"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := querierOf(t, prom.Flags{URL: prometheusOf(t, tc.token, nil, nil)}, "")
-			_, _, err := q.bill(t.Context())
-			expect.Says(t, err, tc.want)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"it has no ledger": {Want: "it has no series of the ledger for this time"},
+		"it wants a token": {In: "Bearer secret", Want: "Prometheus answers: client error: 401"},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		q := querierOf(t, prom.Flags{URL: prometheusOf(t, tc.In, nil, nil)}, "")
+		_, _, err := q.bill(t.Context())
+		expect.Says(t, err, tc.Want)
+	})
 }
 
 func TestLines(t *testing.T) {
@@ -187,11 +183,12 @@ func TestCheck(t *testing.T) {
 		return options{by: byQueue, prometheus: prom.Flags{URL: "http://p"}, since: since, until: until}
 	}
 	month := [2]time.Time{noon.Add(-30 * 24 * time.Hour), noon}
-	for name, tc := range map[string]struct {
+	type row struct {
 		options      options
 		want         [2]time.Time
 		columns, err string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"by user":               {options: options{by: "user"}, want: month, columns: "USER"},
 		"by several":            {options: options{by: "flavor,queue"}, want: month, columns: "CLUSTERQUEUE   QUEUE   FLAVOR"},
 		"by nothing":            {err: "use queue, user or flavor, or several of them"},
@@ -202,19 +199,17 @@ func TestCheck(t *testing.T) {
 		"what is to come":       {options: of("", "2030-01-01T12:00:01Z"), err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
 		"a day":                 {options: of("", "2029-12-01"), err: "--until 2029-12-01: give a time"},
 		"of the manager's book": {options: options{by: byQueue, until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			from, to, err := tc.options.check(noon)
-			expect.Says(t, err, tc.err)
-			if err != nil {
-				return
-			}
-			expect.That(t, from.Equal(tc.want[0]) && to.Equal(tc.want[1]), "check() = %s to %s, want %s", from, to, tc.want)
-			var out strings.Builder
-			expect.NoError(t, tableOf(Bill{By: tc.options.by}).Print(&out, show.Paint{}))
-			expect.That(t, strings.HasPrefix(out.String(), tc.columns+"   RESOURCE"), "Unexpected columns:\n%s", out.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		from, to, err := tc.options.check(noon)
+		expect.Says(t, err, tc.err)
+		if err != nil {
+			return
+		}
+		expect.That(t, from.Equal(tc.want[0]) && to.Equal(tc.want[1]), "check() = %s to %s, want %s", from, to, tc.want)
+		var out strings.Builder
+		expect.NoError(t, tableOf(Bill{By: tc.options.by}).Print(&out, show.Paint{}))
+		expect.That(t, strings.HasPrefix(out.String(), tc.columns+"   RESOURCE"), "Unexpected columns:\n%s", out.String())
+	})
 }
 
 func TestPrint(t *testing.T) {
@@ -252,14 +247,15 @@ func TestHints(t *testing.T) {
 	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
 		return &trainer.TrainerStatus{ProgressPercentage: new(percent), EstimatedRemainingSeconds: new(remaining)}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		evictions, ran int32
 		grace          *int64
 		// runs is how long it has run since it was admitted again, negative where it was not.
 		runs   time.Duration
 		status *trainer.TrainerStatus
 		want   *Hint
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it was never evicted":                  {ran: 3600},
 		"it is evicted before it does anything": {evictions: 2, ran: 40},
 		"it tells no progress":                  {evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30}},
@@ -269,23 +265,21 @@ func TestHints(t *testing.T) {
 			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
 		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
-			job.Status.TrainerStatus = tc.status
-			wl := &kueue.Workload{}
-			wl.Status.AccumulatedPastExecutionTimeSeconds = new(tc.ran)
-			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
-			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
-			if tc.runs > 0 {
-				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-tc.runs))}}
-			}
-			var got *Hint
-			if h, ok := hintOf(job, wl, noon); ok {
-				got = &h
-				tc.want.Namespace, tc.want.Name = "team", "llm"
-			}
-			expect.Same(t, "Unexpected hint", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
+		job.Status.TrainerStatus = tc.status
+		wl := &kueue.Workload{}
+		wl.Status.AccumulatedPastExecutionTimeSeconds = new(tc.ran)
+		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
+		if tc.runs > 0 {
+			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-tc.runs))}}
+		}
+		var got *Hint
+		if h, ok := hintOf(job, wl, noon); ok {
+			got = &h
+			tc.want.Namespace, tc.want.Name = "team", "llm"
+		}
+		expect.Same(t, "Unexpected hint", tc.want, got)
+	})
 }

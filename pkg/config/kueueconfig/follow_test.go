@@ -70,14 +70,15 @@ func (s *site) write(t *testing.T, file string) {
 func TestRead(t *testing.T) {
 	const manages, broken = head + "manageJobsWithoutQueueName: true\n", head + "integrations: ["
 	type state struct{ Waits, Manages, Read bool }
-	for name, tc := range map[string]struct {
+	type row struct {
 		overrides Overrides
 		// files are read one after the other; an empty one is a ConfigMap that is not there.
 		files       []string
 		forbidden   bool
 		want        state
 		wantChanges int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"Kueue's settings hold":                        {files: []string{manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
 		"the same once more is no change":              {files: []string{manages, manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
 		"a change is followed":                         {files: []string{head, manages, headOfV1}, want: state{Read: true}, wantChanges: 2},
@@ -89,21 +90,19 @@ func TestRead(t *testing.T) {
 		"it is read when it is there":                  {files: []string{"", manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
 		"an override counts":                           {overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(false)}, files: []string{manages}, want: state{Waits: true, Read: true}},
 		"an override counts where nothing can be read": {overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(true)}, files: []string{""}, want: state{Waits: true, Manages: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t, tc.overrides)
-			s.forbidden = tc.forbidden
-			read := false
-			for _, file := range tc.files {
-				s.write(t, file)
-				s.Read(t.Context())
-				read = s.problem == ""
-			}
-			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
-			expect.Same(t, "Unexpected state", tc.want, got)
-			expect.Same(t, "Unexpected number of changes", tc.wantChanges, s.changes)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newSite(t, tc.overrides)
+		s.forbidden = tc.forbidden
+		read := false
+		for _, file := range tc.files {
+			s.write(t, file)
+			s.Read(t.Context())
+			read = s.problem == ""
+		}
+		got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
+		expect.Same(t, "Unexpected state", tc.want, got)
+		expect.Same(t, "Unexpected number of changes", tc.wantChanges, s.changes)
+	})
 }
 
 // Whoever changed Kueue's configuration asks for it.
@@ -124,30 +123,28 @@ func TestVersionIsOfWhatHolds(t *testing.T) {
 
 // Jobs would run by defaults that are not Kueue's settings.
 func TestReadFirst(t *testing.T) {
-	for name, tc := range map[string]struct {
-		forbidden bool
-		file      string
-		away      int
-		known     bool
-	}{
+	type row struct {
+		forbidden, known bool
+		file             string
+		away             int
+	}
+	expect.Rows(t, map[string]row{
 		"it waits for an answer":             {away: 3, file: head, known: true},
 		"that there is no ConfigMap is one":  {away: 3},
 		"that it may not be read is one":     {forbidden: true, file: head},
 		"so is one that nobody can decode":   {file: head + "integrations: ["},
 		"and one at once needs no other one": {file: head, known: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, Overrides{})
-				s.write(t, tc.file)
-				s.forbidden, s.away = tc.forbidden, tc.away
-				began := time.Now()
-				s.ReadFirst(t.Context())
-				expect.Same(t, "Kueue's settings are known", tc.known, s.Known())
-				expect.Same(t, "Waited", time.Duration(tc.away)*time.Second, time.Since(began))
-			})
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, Overrides{})
+			s.write(t, tc.file)
+			s.forbidden, s.away = tc.forbidden, tc.away
+			began := time.Now()
+			s.ReadFirst(t.Context())
+			expect.Same(t, "Kueue's settings are known", tc.known, s.Known())
+			expect.Same(t, "Waited", time.Duration(tc.away)*time.Second, time.Since(began))
 		})
-	}
+	})
 }
 
 func TestItFollows(t *testing.T) {

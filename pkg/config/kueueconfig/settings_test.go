@@ -18,11 +18,12 @@ import (
 )
 
 func TestDifferences(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		file      string
 		overrides Overrides
 		want      []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing is overridden": {file: head + "manageJobsWithoutQueueName: true\n"},
 		"each setting": {file: head,
 			overrides: Overrides{
@@ -45,17 +46,12 @@ func TestDifferences(t *testing.T) {
 		"waiting for pods, which a file of the version before leaves off": {file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"}},
 		"waiting for pods, which a gate turns off": {file: head, overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
 			want: []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
-			kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
-			var got []string
-			for _, d := range slices.Concat(Differences(kueues, here), GateDifferences(kueues, here)) {
-				got = append(got, d.Setting)
-			}
-			expect.Same(t, "Unexpected differences", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
+		kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
+		differences := slices.Concat(Differences(kueues, here), GateDifferences(kueues, here))
+		expect.Same(t, "Unexpected differences", tc.want, expect.Each(differences, func(d Difference) string { return d.Setting }))
+	})
 }
 
 func mustOf(t *testing.T, cfg *configapi.Configuration, overrides Overrides) *Settings {
@@ -110,13 +106,6 @@ func TestApplyGates(t *testing.T) {
 	expect.That(t, features.Enabled(features.TopologyAwareScheduling), "TopologyAwareScheduling is still off")
 }
 
-// Every gate of Kueue has to be a known one, or files that hold Kueue's gates are refused.
-func TestKueuesGatesAreRegistered(t *testing.T) {
-	for gate, want := range map[string]bool{"TopologyAwareScheduling": true, "MultiKueue": true, "FromTheFuture": false} {
-		expect.Same(t, "Unexpected KnowsGate of "+gate, want, KnowsGate(gate))
-	}
-}
-
 const (
 	head     = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 	headOfV1 = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
@@ -147,44 +136,34 @@ func knownOf(cfg *configapi.Configuration) known {
 }
 
 func TestDecode(t *testing.T) {
-	for name, tc := range map[string]struct {
-		file string
-		want known
-	}{
-		"Kueue waits for pods by default":             {file: head, want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
-		"in a file of the version before it does not": {file: headOfV1, want: known{Selector: excluded("kube-system", "kueue-system")}},
-		"unless it is turned on there": {file: headOfV1 + "waitForPodsReady: {enable: true}\nfeatureGates: {MultiKueue: false}\n",
-			want: known{Waits: 5 * time.Minute, Selector: excluded("kube-system", "kueue-system"), Gates: map[string]bool{"MultiKueue": false}}},
-		"what is set": {file: head + "namespace: elsewhere\nmanageJobsWithoutQueueName: true\nwaitForPodsReady: {timeout: 7m}\nintegrations: {labelKeysToCopy: [team]}\n",
-			want: known{Waits: 7 * time.Minute, Manages: true, Selector: excluded("kube-system", "elsewhere"), Labels: []string{"team"}}},
-		"a field of a newer Kueue is left out": {file: head + "fromTheFuture: true\n",
-			want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected configuration", tc.want, knownOf(expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, known]{
+		"Kueue waits for pods by default":             {In: head, Want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
+		"in a file of the version before it does not": {In: headOfV1, Want: known{Selector: excluded("kube-system", "kueue-system")}},
+		"unless it is turned on there": {In: headOfV1 + "waitForPodsReady: {enable: true}\nfeatureGates: {MultiKueue: false}\n",
+			Want: known{Waits: 5 * time.Minute, Selector: excluded("kube-system", "kueue-system"), Gates: map[string]bool{"MultiKueue": false}}},
+		"what is set": {In: head + "namespace: elsewhere\nmanageJobsWithoutQueueName: true\nwaitForPodsReady: {timeout: 7m}\nintegrations: {labelKeysToCopy: [team]}\n",
+			Want: known{Waits: 7 * time.Minute, Manages: true, Selector: excluded("kube-system", "elsewhere"), Labels: []string{"team"}}},
+		"a field of a newer Kueue is left out": {In: head + "fromTheFuture: true\n",
+			Want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
+	}, func(t *testing.T, tc expect.Row[string, known]) {
+		expect.Same(t, "Unexpected configuration", tc.Want, knownOf(expect.Must(Decode([]byte(tc.In), "kueue-system"))(t)))
+	})
+	empty := expect.Must(Decode([]byte(head), "kueue-system"))(t)
+	expect.Same(t, "Other defaults than those of an empty file", knownOf(empty), knownOf(Defaults("kueue-system")))
 }
 
 func TestDecodeErrors(t *testing.T) {
-	for name, tc := range map[string]struct{ file, want string }{
-		"no YAML":            {file: head + "integrations: [", want: "did not find expected node content"},
-		"an empty file":      {file: "", want: "'Kind' is missing"},
-		"another kind":       {file: strings.Replace(head, "Configuration", "Config", 1), want: `"Config"`},
-		"an unknown version": {file: strings.Replace(head, "v1beta2", "v2", 1), want: "config.kueue.x-k8s.io/v2"},
-		"a bad selector": {file: head + "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n",
-			want: "managedJobsNamespaceSelector: \"Like\" is not a valid label selector operator"},
-		"a bad selector of metrics": {file: head + "metrics: {localQueueMetrics: {enable: true, localQueueSelector: {matchExpressions: [{key: a, operator: Like}]}}}\n",
-			want: "metrics.localQueueMetrics.localQueueSelector"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Decode([]byte(tc.file), "kueue-system")
-			expect.ErrorWith(t, err, tc.want)
-		})
-	}
-}
-
-func TestDefaultsAreThoseOfAnEmptyFile(t *testing.T) {
-	empty := expect.Must(Decode([]byte(head), "kueue-system"))(t)
-	expect.Same(t, "Other defaults than those of an empty file", knownOf(empty), knownOf(Defaults("kueue-system")))
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"no YAML":            {In: head + "integrations: [", Want: "did not find expected node content"},
+		"an empty file":      {In: "", Want: "'Kind' is missing"},
+		"another kind":       {In: strings.Replace(head, "Configuration", "Config", 1), Want: `"Config"`},
+		"an unknown version": {In: strings.Replace(head, "v1beta2", "v2", 1), Want: "config.kueue.x-k8s.io/v2"},
+		"a bad selector": {In: head + "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n",
+			Want: "managedJobsNamespaceSelector: \"Like\" is not a valid label selector operator"},
+		"a bad selector of metrics": {In: head + "metrics: {localQueueMetrics: {enable: true, localQueueSelector: {matchExpressions: [{key: a, operator: Like}]}}}\n",
+			Want: "metrics.localQueueMetrics.localQueueSelector"},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		_, err := Decode([]byte(tc.In), "kueue-system")
+		expect.ErrorWith(t, err, tc.Want)
+	})
 }

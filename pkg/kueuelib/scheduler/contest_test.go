@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,23 +50,18 @@ func preempting(spec *kueue.ClusterQueueSpec) {
 	spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
 }
 
-// job is a Workload with pods of one GPU.
+// job has pods of one GPU.
 func job(name, queue string, pods, priority int32) *kueue.Workload {
-	return &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(0, 0))},
-		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{kit.PodSet("main", pods, "nvidia.com/gpu", "1")},
-		},
-	}
+	wl := kit.Workload("team", name, queue, time.Unix(0, 0), kit.PodSet("main", pods, "nvidia.com/gpu", "1"))
+	wl.Spec.Priority = &priority
+	return wl
 }
 
-// runs adds a job that is admitted.
 func (g *game) runs(name, queue string, pods, priority int32) *game {
 	g.Workloads = append(g.Workloads, *kit.With(job(name, queue, pods, priority), kit.Admitted, kit.Assigned(queue, pool)))
 	return g
 }
 
-// waits adds a job that waits.
 func (g *game) waits(name, queue string, pods, priority int32, changes ...func(*kueue.Workload)) *game {
 	g.waiting = append(g.waiting, kit.With(job(name, queue, pods, priority), changes...))
 	return g
@@ -119,88 +113,70 @@ func (g *game) decide(t *testing.T) told {
 
 func TestOrder(t *testing.T) {
 	stops := parked("no room. Pending the preemption of 1 workload(s)")
-	cases := map[string]struct {
-		game *game
-		want string
-	}{
-		"by cycles, not by priority alone": {newGame().queue("a", "all", "4").queue("b", "all", "4").
-			waits("a1", "a", 1, 10).waits("a2", "a", 1, 9).waits("b1", "b", 1, 1), "a1 b1 a2"},
-		"who borrows comes last in a cycle": {newGame().queue("a", "all", "4").queue("b", "all", "0").
-			waits("b1", "b", 1, 10).waits("a1", "a", 1, 1), "a1 b1"},
-		"behind one that cannot start, however strict": {newGame().queue("a", "", "4", strictly).
-			waits("large", "a", 8, 10).waits("small", "a", 1, 1), "large small"},
+	expect.Rows(t, map[string]expect.Row[*game, string]{
+		"by cycles, not by priority alone": {In: newGame().queue("a", "all", "4").queue("b", "all", "4").
+			waits("a1", "a", 1, 10).waits("a2", "a", 1, 9).waits("b1", "b", 1, 1), Want: "a1 b1 a2"},
+		"who borrows comes last in a cycle": {In: newGame().queue("a", "all", "4").queue("b", "all", "0").
+			waits("b1", "b", 1, 10).waits("a1", "a", 1, 1), Want: "a1 b1"},
+		"behind one that cannot start, however strict": {In: newGame().queue("a", "", "4", strictly).
+			waits("large", "a", 8, 10).waits("small", "a", 1, 1), Want: "large small"},
 		"who stops others is first, unless first in is strictly first out": {
-			newGame().queue("a", "all", "4", preempting).queue("b", "all", "4", preempting, strictly).
-				waits("a1", "a", 5, 20).waits("a2", "a", 4, 10, stops).waits("b1", "b", 5, 20).waits("b2", "b", 4, 10, stops), "a2 b1 a1 b2"},
-		"each of those that are alike": {newGame().queue("a", "", "4").
-			waits("first", "a", 5, 0, parked("no room")).waits("second", "a", 5, 0), "first second"},
-		"once, though others are preempted": {newGame().queue("a", "all", "4", preempting).queue("b", "all", "4", preempting).
+			In: newGame().queue("a", "all", "4", preempting).queue("b", "all", "4", preempting, strictly).
+				waits("a1", "a", 5, 20).waits("a2", "a", 4, 10, stops).waits("b1", "b", 5, 20).waits("b2", "b", 4, 10, stops), Want: "a2 b1 a1 b2"},
+		"each of those that are alike": {In: newGame().queue("a", "", "4").
+			waits("first", "a", 5, 0, parked("no room")).waits("second", "a", 5, 0), Want: "first second"},
+		"once, though others are preempted": {In: newGame().queue("a", "all", "4", preempting).queue("b", "all", "4", preempting).
 			runs("a0", "a", 4, 0).runs("b0", "b", 4, 0).
-			waits("a1", "a", 4, 10).waits("b1", "b", 4, 11).waits("b2", "b", 4, 1, parked("no room")), "b1 a1 b2"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var names []string
-			for _, turn := range expect.Must(tc.game.contest().Order(t.Context()))(t) {
-				names = append(names, turn.Workload.Name)
-			}
-			expect.Same(t, "Unexpected order", tc.want, strings.Join(names, " "))
-		})
-	}
+			waits("a1", "a", 4, 10).waits("b1", "b", 4, 11).waits("b2", "b", 4, 1, parked("no room")), Want: "b1 a1 b2"},
+	}, func(t *testing.T, tc expect.Row[*game, string]) {
+		order := expect.Must(tc.In.contest().Order(t.Context()))(t)
+		names := expect.Each(order, func(turn scheduler.Turn) string { return turn.Workload.Name })
+		expect.Same(t, "Unexpected order", tc.Want, strings.Join(names, " "))
+	})
 }
 
 func TestDecide(t *testing.T) {
 	const oneMore = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed"
-	cases := map[string]struct {
-		game *game
-		want told
-	}{
-		"one that was parked is in front when somebody was preempted": {newGame().queue("a", "all", "4", preempting).queue("b", "all", "4").
+	expect.Rows(t, map[string]expect.Row[*game, told]{
+		"one that was parked is in front when somebody was preempted": {In: newGame().queue("a", "all", "4", preempting).queue("b", "all", "4").
 			runs("victim", "a", 4, -10).runs("other", "b", 2, 0).
 			waits("preemptor", "a", 2, 200).waits("parked", "b", 4, 100, parked("no room")).waits("head", "b", 5, 10).waits("last", "b", 1, 0),
-			told{Outcome: scheduler.Refuses, Before: "preemptor", Message: oneMore}},
-		"like one that was refused": {newGame().queue("a", "", "4").waits("first", "a", 5, 0).waits("other", "a", 6, -1).waits("second", "a", 5, 0),
-			told{Outcome: scheduler.Refuses, Message: "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4)"}},
-		"a head keeps its own quota from others in the cohort": {newGame().queue("a", "all", "4", strictly).queue("b", "all", "0").
+			Want: told{Outcome: scheduler.Refuses, Before: "preemptor", Message: oneMore}},
+		"like one that was refused": {In: newGame().queue("a", "", "4").waits("first", "a", 5, 0).waits("other", "a", 6, -1).waits("second", "a", 5, 0),
+			Want: told{Outcome: scheduler.Refuses, Message: "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4)"}},
+		"a head keeps its own quota from others in the cohort": {In: newGame().queue("a", "all", "4", strictly).queue("b", "all", "0").
 			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("borrower", "b", 2, 0),
-			told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"}},
-		"behind one that starts with fewer pods": {newGame().queue("a", "", "4", strictly).waits("elastic", "a", 6, 10, elastic).waits("next", "a", 1, 0),
-			told{Outcome: scheduler.Refuses, Before: "elastic", Message: oneMore}},
-		"with fewer pods": {newGame().queue("a", "", "4").waits("elastic", "a", 6, 0, elastic), told{Outcome: scheduler.Admits, Pods: 4}},
-		"behind the head of a strict queue": {newGame().queue("a", "", "4", strictly).
-			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("small", "a", 2, -10), told{Outcome: scheduler.Blocks, Behind: "big"}},
-		"behind a head whose room another keeps": {newGame().queue("a", "all", "4", strictly).queue("b", "all", "0").
+			Want: told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"}},
+		"behind one that starts with fewer pods": {In: newGame().queue("a", "", "4", strictly).waits("elastic", "a", 6, 10, elastic).waits("next", "a", 1, 0),
+			Want: told{Outcome: scheduler.Refuses, Before: "elastic", Message: oneMore}},
+		"with fewer pods": {In: newGame().queue("a", "", "4").waits("elastic", "a", 6, 0, elastic), Want: told{Outcome: scheduler.Admits, Pods: 4}},
+		"behind the head of a strict queue": {In: newGame().queue("a", "", "4", strictly).
+			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("small", "a", 2, -10), Want: told{Outcome: scheduler.Blocks, Behind: "big"}},
+		"behind a head whose room another keeps": {In: newGame().queue("a", "all", "4", strictly).queue("b", "all", "0").
 			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("borrower", "b", 2, 0).waits("small", "b", 1, -10),
-			told{Outcome: scheduler.Blocks, Behind: "borrower"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected decision", tc.want, tc.game.decide(t)) })
-	}
+			Want: told{Outcome: scheduler.Blocks, Behind: "borrower"}},
+	}, func(t *testing.T, tc expect.Row[*game, told]) {
+		expect.Same(t, "Unexpected decision", tc.Want, tc.In.decide(t))
+	})
 }
 
 func TestDecideAboutAll(t *testing.T) {
-	cases := map[string]struct {
-		seconds time.Duration
-		want    map[string]scheduler.Outcome
-	}{
-		"in one play": {seconds: 60, want: map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks}},
-		"of whom the time was too short for, nothing is said": {want: map[string]scheduler.Outcome{}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			g := newGame().queue("a", "", "4", strictly).queue("stopped", "", "4", func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = new(kueue.Hold) }).
-				waits("first", "a", 2, 9).waits("large", "a", 4, 5, parked("no room")).waits("small", "a", 1, 1).waits("nowhere", "stopped", 1, 0, parked("no room"))
-			asked := sets.New[client.ObjectKey]()
-			for _, wl := range g.waiting {
-				asked.Insert(client.ObjectKeyFromObject(wl))
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), tc.seconds*time.Second)
-			defer cancel()
-			got := map[string]scheduler.Outcome{}
-			for key, d := range expect.Must(g.contest().Decide(ctx, asked))(t) {
-				got[key.Name] = d.Outcome
-			}
-			expect.Same(t, "Unexpected outcomes", tc.want, got)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[time.Duration, map[string]scheduler.Outcome]{
+		"in one play": {In: 60, Want: map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks}},
+		"of whom the time was too short for, nothing is said": {Want: map[string]scheduler.Outcome{}},
+	}, func(t *testing.T, tc expect.Row[time.Duration, map[string]scheduler.Outcome]) {
+		g := newGame().queue("a", "", "4", strictly).queue("stopped", "", "4", func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = new(kueue.Hold) }).
+			waits("first", "a", 2, 9).waits("large", "a", 4, 5, parked("no room")).waits("small", "a", 1, 1).waits("nowhere", "stopped", 1, 0, parked("no room"))
+		asked := sets.New[client.ObjectKey]()
+		for _, wl := range g.waiting {
+			asked.Insert(client.ObjectKeyFromObject(wl))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), tc.In*time.Second)
+		defer cancel()
+		got := map[string]scheduler.Outcome{}
+		for key, d := range expect.Must(g.contest().Decide(ctx, asked))(t) {
+			got[key.Name] = d.Outcome
+		}
+		expect.Same(t, "Unexpected outcomes", tc.Want, got)
+	})
 }

@@ -51,9 +51,7 @@ func (g *game) boardWith(t *testing.T, sharing *configapi.FairSharing) *board {
 func (b *board) settle() { b.note(b.Settle(b.t.Context())) }
 
 func (b *board) note(moved []scheduler.Moved) {
-	for _, m := range moved {
-		b.moves = append(b.moves, fmt.Sprintf("%s %s", m.Move, m.Workload.Name))
-	}
+	b.moves = append(b.moves, expect.Each(moved, func(m scheduler.Moved) string { return fmt.Sprintf("%s %s", m.Move, m.Workload.Name) })...)
 }
 
 // wake moves the clock to where Kueue wants to be woken.
@@ -82,60 +80,50 @@ func TestStatusesHaveTimesOfWholeSeconds(t *testing.T) {
 // first two looks at the clock are around the wait for heads, that it admits through the wrapper that is exchanged,
 // writes statuses whole, and says to the queues' requeuer whom to look at again.
 func TestPlayer(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		game *game
 		play func(*board)
 		want string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nobody waits, and nothing blocks": {game: newGame().queue("a", "", "4")},
 		"who has room is admitted in the cycle, in the order of the queue": {game: newGame().queue("a", "", "4").waits("late", "a", 2, 0).waits("first", "a", 2, 10).waits("too-many", "a", 1, -1),
 			want: "Admitted first, Admitted late"},
-		"who waits is looked at a second after an end": {
-			game: newGame().queue("a", "", "4").runs("running", "a", 4, 0).waits("next", "a", 4, 0),
+		"who waits is looked at a second after an end": {game: newGame().queue("a", "", "4").runs("running", "a", 4, 0).waits("next", "a", 4, 0),
 			play: func(b *board) {
 				b.Remove(b.t.Context(), key("running"))
 				b.settle()
 				b.wake()
 				expect.Same(b.t, "Unexpected time", time.Unix(1001, 0), b.now)
 			},
-			want: "Admitted next",
-		},
+			want: "Admitted next"},
 		"the head of a strict queue that cannot start ends the cycles": {game: newGame().queue("a", "", "4", strictly).waits("large", "a", 8, 1).waits("small", "a", 1, 0)},
-		"who is preempted keeps its quota until it has stopped, and queues again": {
-			game: newGame().queue("a", "", "4", preempting).runs("low", "a", 4, 0).waits("high", "a", 4, 10),
+		"who is preempted keeps its quota until it has stopped, and queues again": {game: newGame().queue("a", "", "4", preempting).runs("low", "a", 4, 0).waits("high", "a", 4, 10),
 			play: func(b *board) {
 				expect.NoError(b.t, b.Stopped(b.t.Context(), key("low")))
 				b.wake()
 				b.Remove(b.t.Context(), key("high"))
 				b.wake()
 			},
-			want: "Evicted low, Admitted high, Admitted low",
-		},
-		"who preempts many does so in an order that is always the same": {
-			game: newGame().queue("a", "", "4", preempting).
-				runs("d", "a", 1, 0).runs("b", "a", 1, 0).runs("a", "a", 1, 0).runs("c", "a", 1, 0).waits("high", "a", 4, 10),
-			want: "Evicted a, Evicted b, Evicted c, Evicted d",
-		},
+			want: "Evicted low, Admitted high, Admitted low"},
+		"who preempts many does so in an order that is always the same": {game: newGame().queue("a", "", "4", preempting).
+			runs("d", "a", 1, 0).runs("b", "a", 1, 0).runs("a", "a", 1, 0).runs("c", "a", 1, 0).waits("high", "a", 4, 10),
+			want: "Evicted a, Evicted b, Evicted c, Evicted d"},
 		"admission checks come between quota and start": {game: newGame().checks("").queue("a", "", "4", checked).waits("one", "a", 4, 0),
 			play: func(b *board) { b.note(b.ChecksReady(b.t.Context(), key("one"))) }, want: "Reserved one, Admitted one"},
-		"a topology is filled by nodes, and named after admission checks in a second pass": {
-			game: newGame().topology(2).checks("kueue.x-k8s.io/provisioning-request").queue("a", "", "64", checked).waits("one", "a", 2, 0),
+		"a topology is filled by nodes, and named after admission checks in a second pass": {game: newGame().topology(2).checks("kueue.x-k8s.io/provisioning-request").queue("a", "", "64", checked).waits("one", "a", 2, 0),
 			play: func(b *board) {
 				b.note(b.ChecksReady(b.t.Context(), key("one")))
 				b.wake()
 			},
-			want: "Reserved one, Admitted one",
-		},
+			want: "Reserved one, Admitted one"},
 		"a topology that has no room left keeps those back whom the quota would let in": {game: newGame().topology(2).queue("a", "", "64").waits("one", "a", 9, 1).waits("two", "a", 8, 0),
 			want: "Admitted one"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			b := tc.game.board(t)
-			kit.With(b, tc.play)
-			expect.Same(t, "Unexpected moves", tc.want, strings.Join(b.moves, ", "))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		b := tc.game.board(t)
+		kit.With(b, tc.play)
+		expect.Same(t, "Unexpected moves", tc.want, strings.Join(b.moves, ", "))
+	})
 }
 
 // checks adds the AdmissionCheck of checked, which is active.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -34,15 +35,6 @@ func specOf(t testing.TB, manifest []byte) any {
 	expect.That(t, job.APIVersion == "trainer.kubeflow.org/v1alpha1" && job.Kind == "TrainJob" && job.Metadata["name"] == "job",
 		"Not the head of the TrainJob: %s", manifest)
 	return job.Spec
-}
-
-// repeat makes a list of numbered items.
-func repeat(count int, item string) string {
-	var items []string
-	for i := range count {
-		items = append(items, fmt.Sprintf(item, i))
-	}
-	return strings.Join(items, ", ")
 }
 
 // inNode is the part of an entry that patches the pods of node.
@@ -73,15 +65,14 @@ func way(way conversion) conversion {
 
 func TestManifests(t *testing.T) {
 	const served = "trainer.kubeflow.org/v1alpha1"
-	for name, tc := range map[string]struct {
+	type row struct {
 		// way is toPatches where it is left out.
-		way        conversion
-		apiVersion string
-		spec       string
-		want       string
+		way                    conversion
+		apiVersion, spec, want string
 		// warnings holds a part of each.
 		warnings []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"Trainer's migration guide": {spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}]
@@ -278,24 +269,23 @@ func TestManifests(t *testing.T) {
 			warnings: []string{`manager "example.com/team-3"`, `manager "example.com/team-4"`}},
 		"overrides stay overrides": {way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`,
 			want: `{podTemplateOverrides: [{targetJobs: []}]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
-			expect.Same(t, "Unexpected errors", nil, errs)
-			expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
-			expect.That(t, slices.EqualFunc(warnings, tc.warnings, strings.Contains),
-				"Warnings are %q, want one with each of %q", warnings, tc.warnings)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
+		expect.Same(t, "Unexpected errors", nil, errs)
+		expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
+		expect.That(t, slices.EqualFunc(warnings, tc.warnings, strings.Contains),
+			"Warnings are %q, want one with each of %q", warnings, tc.warnings)
+	})
 }
 
 func TestRefusals(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		// way is toPatches where it is left out.
 		way      conversion
 		manifest string
 		want     []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no JSON":            {manifest: `no`, want: []string{"<nil>"}},
 		"another kind":       {manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"Job"}`, want: []string{"kind"}},
 		"another API":        {manifest: `{"apiVersion":"batch/v1","kind":"TrainJob"}`, want: []string{"apiVersion"}},
@@ -322,11 +312,11 @@ func TestRefusals(t *testing.T) {
 			want: []string{"spec.podTemplateOverrides[2]"}},
 		"a manager that is no path of a domain": {manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
 			want: []string{"spec.runtimePatches[0].manager"}},
-		"more managers than a list may have": {manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
+		"more managers than a list may have": {manifest: `{podTemplateOverrides: [` + kit.Numbered(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
 			want: []string{"spec.runtimePatches"}},
 		"more than a pod may have once it is one patch": {manifest: `{podTemplateOverrides: [
-  {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
-  {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + repeat(100, "{name: B%d}") + `]}]}}]}`,
+  {targetJobs: [{name: node}], spec: {schedulingGates: [` + kit.Numbered(16, "{name: a%d}") + `], containers: [{name: side, env: [` + kit.Numbered(100, "{name: A%d}") + `]}]}},
+  {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + kit.Numbered(100, "{name: B%d}") + `]}]}}]}`,
 			want: []string{
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env",
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
@@ -356,45 +346,35 @@ func TestRefusals(t *testing.T) {
 		"patches as text":            {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: x}`, want: []string{"spec.runtimePatches"}},
 		"a patch of nobody":          {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{}]}`, want: []string{"spec.runtimePatches[0].manager"}},
 		"a replicated job of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [null]}}}}]}`, want: []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			manifest := []byte(tc.manifest)
-			if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {
-				manifest = trainJob(t, "trainer.kubeflow.org/v1alpha1", tc.manifest)
-			}
-			got, _, errs := way(tc.way)(manifest)
-			expect.That(t, got == nil, "There are errors and a manifest: %s", got)
-			var fields []string
-			for _, err := range errs {
-				fields = append(fields, err.Field)
-			}
-			expect.Same(t, fmt.Sprintf("Unexpected errors %v", errs.ToAggregate()), tc.want, fields)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		manifest := []byte(tc.manifest)
+		if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {
+			manifest = trainJob(t, "trainer.kubeflow.org/v1alpha1", tc.manifest)
+		}
+		got, _, errs := way(tc.way)(manifest)
+		expect.That(t, got == nil, "There are errors and a manifest: %s", got)
+		fields := expect.Each(errs, func(err *field.Error) string { return err.Field })
+		expect.Same(t, fmt.Sprintf("Unexpected errors %v", errs.ToAggregate()), tc.want, fields)
+	})
 }
 
 // Managers that patch many jobs in one order are ordered along one way of very many.
 func TestManyManagersOfManyJobs(t *testing.T) {
 	const managers, jobs = 16, 40
-	var overrides, want []string
+	var overrides []string
 	for j := range jobs {
 		for m := range managers {
 			overrides = append(overrides, fmt.Sprintf("{manager: a.io/m%d, targetJobs: [{name: j%d}]}", m, j))
 		}
 	}
-	for m := range managers {
-		want = append(want, fmt.Sprintf("a.io/m%d", m))
-	}
 	data, _, errs := toPatches(trainJob(t, "trainer.kubeflow.org/v1alpha1", "{podTemplateOverrides: ["+strings.Join(overrides, ",")+"]}"))
 	expect.Same(t, "Unexpected errors", nil, errs)
+	type entry = struct{ Manager string }
 	job := expect.FromJSON[struct {
-		Spec struct{ RuntimePatches []struct{ Manager string } }
+		Spec struct{ RuntimePatches []entry }
 	}](t, string(data))
-	var got []string
-	for _, entry := range job.Spec.RuntimePatches {
-		got = append(got, entry.Manager)
-	}
-	expect.Same(t, "Unexpected order", want, got)
+	got := expect.Each(job.Spec.RuntimePatches, func(e entry) string { return e.Manager })
+	expect.Same(t, "Unexpected order", kit.Numbered(managers, "a.io/m%d"), strings.Join(got, ", "))
 }
 
 // odd are manifests for the fuzzer to start from.

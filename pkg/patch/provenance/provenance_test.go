@@ -93,11 +93,13 @@ func TestExplain(t *testing.T) {
 		return provenance.Setting{s, json.RawMessage(value)}
 	}
 	const pod = "spec.template.spec."
-	cases := map[string]struct {
+	fields := newWorld(t).explain(expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime), expect.FromYAML[*trainjob.TrainJob](t, testJob))
+	type row struct {
 		job, path string
 		want      provenance.Setting
 		overrode  []provenance.Setting
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a label of the JobSet":                    {"", "metadata.labels[of]", said(a, `"a"`), []provenance.Setting{said(base, `"runtime"`)}},
 		"an annotation of a Job":                   {"node", "metadata.annotations[of]", said(a, `"a"`), nil},
 		"a label of the pods":                      {"node", "spec.template.metadata.labels[team]", said(a, `"a"`), []provenance.Setting{said(base, `"base"`)}},
@@ -114,18 +116,14 @@ func TestExplain(t *testing.T) {
 		"a variable of the framework, set by hand": {"node", pod + "containers[node].env[PET_NNODES].value", said(own, `"9"`), nil},
 		"a variable of the framework":              {"node", pod + "containers[node].env[PET_MASTER_ADDR].value", said(provenance.Source{Kind: provenance.Trainer}, `"job-node-0-0.job"`), nil},
 		"the number of pods":                       {"node", "spec.parallelism", said(provenance.Source{Kind: provenance.Trainer}, `1`), nil},
-	}
-	fields := newWorld(t).explain(expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime), expect.FromYAML[*trainjob.TrainJob](t, testJob))
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			want := []provenance.Field{{Job: tc.job, Path: tc.path, Setting: tc.want, Overrode: tc.overrode}}
-			got := slices.DeleteFunc(slices.Clone(fields), func(f provenance.Field) bool { return f.Job != tc.job || f.Path != tc.path })
-			for i := range got {
-				got[i].Overrode = append([]provenance.Setting(nil), got[i].Overrode...)
-			}
-			expect.Same(t, "Unexpected fields", want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		want := []provenance.Field{{Job: tc.job, Path: tc.path, Setting: tc.want, Overrode: tc.overrode}}
+		got := slices.DeleteFunc(slices.Clone(fields), func(f provenance.Field) bool { return f.Job != tc.job || f.Path != tc.path })
+		for i := range got {
+			got[i].Overrode = append([]provenance.Setting(nil), got[i].Overrode...)
+		}
+		expect.Same(t, "Unexpected fields", want, got)
+	})
 }
 
 // Ports that differ by their protocol only, and constraints for one topology, have the
@@ -172,21 +170,15 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 }
 
 func TestExplainRefusesMissingInput(t *testing.T) {
-	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
-	for name, tc := range map[string]struct {
-		in   provenance.Input
-		js   *jobsetapi.JobSet
-		want string
-	}{
-		"no runtime":  {in: provenance.Input{Job: job}, js: js, want: "Input.Runtime"},
-		"no TrainJob": {in: provenance.Input{Runtime: spec}, js: js, want: "Input.Job"},
-		"no JobSet":   {in: provenance.Input{Runtime: spec, Job: job}, want: "JobSet"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := provenance.Explain(tc.in, tc.js)
-			expect.ErrorWith(t, err, tc.want)
-		})
+	refused := func(in provenance.Input, js *jobsetapi.JobSet, want string) {
+		t.Helper()
+		_, err := provenance.Explain(in, js)
+		expect.ErrorWith(t, err, want)
 	}
+	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
+	refused(provenance.Input{Job: job}, js, "Input.Runtime")
+	refused(provenance.Input{Runtime: spec}, js, "Input.Job")
+	refused(provenance.Input{Runtime: spec, Job: job}, nil, "JobSet")
 }
 
 func TestSourceString(t *testing.T) {

@@ -15,11 +15,12 @@ import (
 // TestFields is for what the API server says without a CRD; for what the CRDs say there
 // is test/generations.
 func TestFields(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		metadata, spec string
 		// fields and pods are the fields that Fields and Pods find wrong.
 		fields, pods []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"in order": {metadata: `{name: a, namespace: ns, labels: {a.io/b: c, d: ""}, annotations: {A.io/b: "any text"}}`,
 			spec: `trainer: {numNodes: 2, env: [{name: 1 A}], resourcesPerNode: {limits: {nvidia.com/gpu: 2, cpu: 2}, requests: {nvidia.com/gpu: "2", cpu: 1}}}`},
 		"metadata that is of no use": {metadata: `{generateName: Bad-, namespace: Bad NS, labels: {foo bar: a, b: a b}, annotations: {a b: x}, finalizers: [a b]}`,
@@ -42,28 +43,22 @@ func TestFields(t *testing.T) {
 				"spec.trainer.resourcesPerNode.limits[memory]", "spec.trainer.resourcesPerNode.requests[cpu]", "spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]",
 			}},
 		"a trainer that is none": {spec: `trainer: 7`, fields: []string{"spec.trainer"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			type object = map[string]any
-			spec := expect.FromYAML[object](t, cmp.Or(tc.spec, "{}"))
-			spec["runtimeRef"] = object{"name": "torch"}
-			job := object{
-				"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec,
-				"metadata": expect.FromYAML[any](t, cmp.Or(tc.metadata, "{name: a}")),
-			}
-			data := []byte(expect.JSON(t, job))
-			for _, generation := range generations {
-				expect.Same(t, fmt.Sprintf("Unexpected fields for Trainer %s", generation), tc.fields, places(Fields(generation, data)))
-				expect.Same(t, fmt.Sprintf("Unexpected findings about pods for Trainer %s", generation), tc.pods, places(Pods(generation, data)))
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		type object = map[string]any
+		spec := expect.FromYAML[object](t, cmp.Or(tc.spec, "{}"))
+		spec["runtimeRef"] = object{"name": "torch"}
+		job := object{
+			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec,
+			"metadata": expect.FromYAML[any](t, cmp.Or(tc.metadata, "{name: a}")),
+		}
+		data := []byte(expect.JSON(t, job))
+		for _, generation := range generations {
+			expect.Same(t, fmt.Sprintf("Unexpected fields for Trainer %s", generation), tc.fields, places(Fields(generation, data)))
+			expect.Same(t, fmt.Sprintf("Unexpected findings about pods for Trainer %s", generation), tc.pods, places(Pods(generation, data)))
+		}
+	})
 }
 
 func places(errs field.ErrorList) []string {
-	var all []string
-	for _, err := range errs {
-		all = append(all, err.Field)
-	}
-	return all
+	return expect.Each(errs, func(err *field.Error) string { return err.Field })
 }

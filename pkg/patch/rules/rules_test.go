@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -71,20 +72,14 @@ func trimmed(errs field.ErrorList, prefixes ...string) []string {
 var generations = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
 
 func TestPodSpecs(t *testing.T) {
-	many := func(count int, item string) string {
-		items := make([]string, 0, count)
-		for i := range count {
-			items = append(items, fmt.Sprintf(item, i))
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	}
 	all, newer := generations, generations[1:]
-	for name, tc := range map[string]struct {
+	type row struct {
 		podSpec string
 		// in are the releases that refuse it; the others take it.
 		in            []trainjob.TrainerVersion
 		want, warning []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing": {podSpec: `{}`},
 		"everything that is right": {podSpec: `{nodeSelector: {a: b}, tolerations: [{}], volumes: [{name: v}], serviceAccountName: sa,
 			containers: [{name: side, env: [{name: A}], volumeMounts: [{name: v, mountPath: /x}]}], initContainers: [{name: fetch, env: [{name: A}]}]}`},
@@ -99,24 +94,22 @@ func TestPodSpecs(t *testing.T) {
 		"a volume mounted twice":                {podSpec: `{containers: [{name: side, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]}]}`, in: all, want: []string{"containers[0].volumeMounts[1].name: FieldValueDuplicate"}},
 		"a secret without a name":               {podSpec: `{imagePullSecrets: [{}]}`, warning: []string{"imagePullSecrets[0].name: FieldValueRequired"}},
 		"a long service account":                {podSpec: `{serviceAccountName: ` + strings.Repeat("x", 254) + `}`, in: newer, want: []string{"serviceAccountName: FieldValueTooLong"}},
-		"many gates":                            {podSpec: `{schedulingGates: ` + many(17, "{name: g%d}") + `}`, in: newer, want: []string{"schedulingGates: FieldValueTooMany"}},
+		"many gates":                            {podSpec: `{schedulingGates: [` + kit.Numbered(17, "{name: g%d}") + `]}`, in: newer, want: []string{"schedulingGates: FieldValueTooMany"}},
 		"a security context":                    {podSpec: `{securityContext: {}}`, in: generations[:1], want: []string{"securityContext: FieldValueForbidden"}},
 		"a grace period":                        {podSpec: `{terminationGracePeriodSeconds: 5}`, in: generations[:2]},
 		"a grace period below zero":             {podSpec: `{terminationGracePeriodSeconds: -5}`, in: all},
 		"a number for a text":                   {podSpec: `{nodeSelector: {a: 1}}`, in: all},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, generation := range generations {
-				verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
-				refuses := slices.Contains(tc.in, generation)
-				expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
-				if refuses && tc.want != nil {
-					expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors...))
-				}
-				expect.Same(t, fmt.Sprintf("Unexpected warnings for Generation %d", generation), tc.warning, found(append(verdict.Warnings, verdict.Unmade...)...))
+	}, func(t *testing.T, tc row) {
+		for _, generation := range generations {
+			verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
+			refuses := slices.Contains(tc.in, generation)
+			expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
+			if refuses && tc.want != nil {
+				expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors...))
 			}
-		})
-	}
+			expect.Same(t, fmt.Sprintf("Unexpected warnings for Generation %d", generation), tc.warning, found(append(verdict.Warnings, verdict.Unmade...)...))
+		}
+	})
 }
 
 func TestEntries(t *testing.T) {
@@ -125,15 +118,15 @@ func TestEntries(t *testing.T) {
 	secrets := func(list string) string {
 		return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {imagePullSecrets: ` + list + `}}}}}]}}}`
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		// generation is 2.1 for overrides and 2.3 for patches, where it is left out.
-		generation    trainjob.TrainerVersion
-		overrides     string
-		patches       string
-		want, warning []string
+		generation         trainjob.TrainerVersion
+		overrides, patches string
+		want, warning      []string
 		// says is in the first error or warning.
 		says string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"an unknown job of 2.1": {overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`, want: []string{"[0].targetJobs[1].name: FieldValueInvalid"},
 			says: "it has: dataset-initializer, node"},
 		"an unknown job of 2.2": {generation: trainjob.Trainer22,
@@ -168,19 +161,17 @@ func TestEntries(t *testing.T) {
 		"a time that is a list": {patches: `[{manager: a.io/x, time: []}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
 		"seventeen entries": {patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
 			want: []string{": FieldValueTooMany", "[1].manager: FieldValueDuplicate"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job, served := jobOf(t, tc.overrides, tc.patches), trainjob.Trainer23
-			if tc.overrides != "" {
-				served = trainjob.Trainer21
-			}
-			verdict := Create(cmp.Or(tc.generation, served), runtimeSpec(t), job)
-			warnings := slices.Concat(verdict.Warnings, verdict.Unmade)
-			expect.Same(t, "Unexpected errors", tc.want, trimmed(verdict.Errors, "spec.podTemplateOverrides", "spec.runtimePatches"))
-			expect.Same(t, "Unexpected warnings", tc.warning, trimmed(warnings, "spec.podTemplateOverrides", "spec.runtimePatches"))
-			expect.ErrorWith(t, slices.Concat(verdict.Errors, warnings)[0], tc.says)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job, served := jobOf(t, tc.overrides, tc.patches), trainjob.Trainer23
+		if tc.overrides != "" {
+			served = trainjob.Trainer21
+		}
+		verdict := Create(cmp.Or(tc.generation, served), runtimeSpec(t), job)
+		warnings := slices.Concat(verdict.Warnings, verdict.Unmade)
+		expect.Same(t, "Unexpected errors", tc.want, trimmed(verdict.Errors, "spec.podTemplateOverrides", "spec.runtimePatches"))
+		expect.Same(t, "Unexpected warnings", tc.warning, trimmed(warnings, "spec.podTemplateOverrides", "spec.runtimePatches"))
+		expect.ErrorWith(t, slices.Concat(verdict.Errors, warnings)[0], tc.says)
+	})
 }
 
 func TestWithoutRuntime(t *testing.T) {
