@@ -16,6 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Cases runs a test on each row of a table, by the row's name.
+func Cases[T any](t *testing.T, rows map[string]T, test func(t *testing.T, tc T)) {
+	t.Helper()
+	for name, tc := range rows {
+		t.Run(name, func(t *testing.T) { test(t, tc) })
+	}
+}
+
 // Same compares what a test wants with what it got. Where they differ the test fails with that
 // sentence and the difference, and goes on.
 func Same[T any](t testing.TB, sentence string, want, got T, options ...cmp.Option) {
