@@ -50,31 +50,26 @@ func liveEvents(c client.Client, err error) client.Client {
 }
 
 func TestEnsureStarted(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
-	suspended := func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }
-	elsewhere := func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }
-	prebuilt := func(j *trainjob.TrainJob, wl *kueue.Workload) {
-		j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
-	}
+	suspended := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(true) }
 	refused := func(uid types.UID, ago time.Duration) []client.Object { return []client.Object{refusalOf(uid, ago)} }
-	tests := map[string]struct {
+	type row struct {
 		// lacking is for how long the job is known to lack its JobSet.
 		lacking time.Duration
 		refusal []client.Object
 		reading error
-		change  func(*trainjob.TrainJob, *kueue.Workload)
+		job     func(*trainjob.TrainJob)
+		wl      func(*kueue.Workload)
 		start   error
 		// before is set where that was noted of the admission before this one.
-		before   bool
-		wantKept bool
-		wantTold string
-		wantWait bool
-		wantErr  bool
-		// wantInactive is set where Kueue is to evict it.
-		wantInactive bool
+		before bool
 		// deleted is for how long its namespace is being deleted.
-		deleted time.Duration
-	}{
+		deleted                     time.Duration
+		wantKept, wantWait, wantErr bool
+		// wantEvicted is set where Kueue is to evict it.
+		wantEvicted bool
+		wantTold    string
+	}
+	expect.Rows(t, map[string]row{
 		"refused just now":                    {refusal: refused("uid", 0), wantKept: true, wantWait: true},
 		"refused for long":                    {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
 		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: refused("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
@@ -83,53 +78,46 @@ func TestEnsureStarted(t *testing.T) {
 		"late in a namespace that is deleted": {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
 		"late for very long":                  {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
 		"late before it was admitted again":   {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
-		"events may not be read":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"events may not be read":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: kit.Forbidden("events"), wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
-		"in another cluster":                  {lacking: time.Hour, change: elsewhere, wantKept: true},
-		"a prebuilt Workload":                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), change: prebuilt, wantKept: true, wantInactive: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
-		"a copy of MultiKueue's": {lacking: 3 * time.Minute, refusal: refused("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
-			prebuilt(j, kit.With(wl, kit.Copied))
-		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
-		"Kueue takes it back already":         {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
-		"the API server refuses its start":    {lacking: 3 * time.Minute, change: suspended, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
-		"its priority class is not there":     {lacking: 3 * time.Minute, change: suspended, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
-		"it could not be started by now":      {lacking: 3 * time.Minute, change: suspended, start: errOutdated, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"it can never be started":             {lacking: 11 * time.Minute, change: suspended, start: errOutdated, wantTold: "CannotStart gives its quota back"},
-		"somebody undoes each start":          {lacking: 3 * time.Minute, change: suspended, start: undoneStart(t), wantTold: "spec.suspend is not stored as kueue-trainer writes it"},
-		"each start is overtaken by a change": {lacking: 11 * time.Minute, change: suspended, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
-		"its start fails without a refusal":   {lacking: 3 * time.Minute, change: suspended, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(false, false, false, time.Now())
-			wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
-			wl.UID = "wl"
-			if tc.change != nil {
-				tc.change(stored, wl)
-			}
-			r, recorder := newReconciler(t, copied(append(tc.refusal, stored, wl))...)
-			r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, tc.reading))
-			r.deps.startTimeout = defaultStartTimeout
-			by := admissionOf(wl)
-			if tc.before {
-				by = admissionOf(kit.With(wl.DeepCopy(), since(2*time.Hour)))
-			}
-			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
-				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
-			j := decidedOf(t, r, stored, tc.start)
-			if tc.deleted > 0 {
-				j.view.NamespaceDeleted = time.Now().Add(-tc.deleted)
-			}
-			got := ensureStarted(t.Context(), j)
-			expect.That(t, (got.err != nil) == tc.wantErr && (got.again > 0) == tc.wantWait, "ensureStarted() = %+v", got)
-			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.deps.client, wl))
-			if tc.wantKept {
-				inttest.Reload(t, r.deps.client, wl)
-				expect.Same(t, "Kueue is to evict it", tc.wantInactive || name == "Kueue takes it back already", !kueuelib.IsActive(wl) || deactivation.Pending(wl))
-			}
-			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
-		})
-	}
+		"in another cluster":                  {lacking: time.Hour, job: elsewhere, wantKept: true},
+		"a prebuilt Workload":                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), job: prebuilt, wantKept: true, wantEvicted: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
+		"a copy of MultiKueue's":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), job: prebuilt, wl: kit.Copied, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
+		"Kueue takes it back already":         {lacking: time.Hour, wl: kit.Deactivated, wantKept: true, wantEvicted: true},
+		"the API server refuses its start":    {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
+		"its priority class is not there":     {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
+		"it could not be started by now":      {lacking: 3 * time.Minute, job: suspended, start: errOutdated, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"it can never be started":             {lacking: 11 * time.Minute, job: suspended, start: errOutdated, wantTold: "CannotStart gives its quota back"},
+		"somebody undoes each start":          {lacking: 3 * time.Minute, job: suspended, start: undoneStart(t), wantTold: "spec.suspend is not stored as kueue-trainer writes it"},
+		"each start is overtaken by a change": {lacking: 11 * time.Minute, job: suspended, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
+		"its start fails without a refusal":   {lacking: 3 * time.Minute, job: suspended, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		kit.With(stored, tc.job)
+		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour), tc.wl)
+		wl.UID = "wl"
+		r, recorder := newReconciler(t, append(tc.refusal, stored, wl)...)
+		r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, tc.reading))
+		r.deps.startTimeout = defaultStartTimeout
+		by := admissionOf(wl)
+		if tc.before {
+			by = admissionOf(kit.With(wl.DeepCopy(), since(2*time.Hour)))
+		}
+		r.deps.records.of(jobKey, stored.UID).start = startRecord{
+			admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
+		j := decidedOf(t, r, stored, tc.start)
+		if tc.deleted > 0 {
+			j.view.NamespaceDeleted = time.Now().Add(-tc.deleted)
+		}
+		got := ensureStarted(t.Context(), j)
+		expect.That(t, (got.err != nil) == tc.wantErr && (got.again > 0) == tc.wantWait, "ensureStarted() = %+v", got)
+		expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.deps.client, wl))
+		if tc.wantKept {
+			inttest.Reload(t, r.deps.client, wl)
+			expect.Same(t, "Kueue is to evict it", tc.wantEvicted, !kueuelib.IsActive(wl) || deactivation.Pending(wl))
+		}
+		wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
+	})
 }
 
 // undoneStart is what a start comes to that somebody's webhook undoes.
@@ -153,7 +141,7 @@ func undoneStart(t *testing.T) error {
 // and what its Jobs count is not.
 func TestEnsureStartedAgain(t *testing.T) {
 	failed, active := batchv1.JobStatus{Failed: 1}, batchv1.JobStatus{Active: 1}
-	tests := map[string]struct {
+	type row struct {
 		// jobs are the statuses of child Jobs of so many pods each; the first is refused what it lacks.
 		jobs []batchv1.JobStatus
 		pods int32
@@ -164,7 +152,8 @@ func TestEnsureStartedAgain(t *testing.T) {
 		// led is since when this process leads; 0: for ever, and it saw the job complete.
 		led      time.Duration
 		wantKept bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"without a pod, which is refused":                      {jobs: []batchv1.JobStatus{failed}, pods: 2, refused: time.Minute},
 		"without a pod, which was refused it once":             {jobs: []batchv1.JobStatus{failed}, pods: 2, refused: 4 * time.Minute, wantKept: true},
 		"without a pod, which comes in its time":               {jobs: []batchv1.JobStatus{failed}, pods: 2, wantKept: true},
@@ -173,33 +162,30 @@ func TestEnsureStartedAgain(t *testing.T) {
 		"a new leader finds a lost pod whose Job is refused":   {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: time.Minute, wantKept: true},
 		"a new leader finds a Job that never had a pod":        {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: time.Minute},
 		"who led before the admission knows that it never ran": {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(false, false, false, time.Now())
-			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
-			wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
-			objects := []client.Object{stored, js, wl}
-			for i, status := range tc.jobs {
-				runs := child("node", tc.pods, status)
-				runs.Name, runs.UID = fmt.Sprint("child-", i), types.UID(fmt.Sprint(i))
-				runs.Namespace, runs.OwnerReferences, runs.Labels = "ns", kit.ChildJob(js, "node").OwnerReferences, kit.ChildJob(js, "node").Labels
-				objects = append(objects, &runs)
-			}
-			if tc.refused > 0 {
-				objects = append(objects, refusalOf("0", tc.refused))
-			}
-			r, _ := newReconciler(t, objects...)
-			r.deps.startTimeout = defaultStartTimeout
-			if tc.led > 0 {
-				r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
-			}
-			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
-				admission: admissionOf(wl), complete: tc.led == 0, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
-			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
-			expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
+		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
+		objects := []client.Object{stored, js, wl}
+		for i, status := range tc.jobs {
+			runs := kit.ChildJob(js, "node")
+			runs.Name, runs.UID = fmt.Sprint("child-", i), types.UID(fmt.Sprint(i))
+			runs.Spec, runs.Status = child("node", tc.pods, status).Spec, status
+			objects = append(objects, runs)
+		}
+		if tc.refused > 0 {
+			objects = append(objects, refusalOf("0", tc.refused))
+		}
+		r, _ := newReconciler(t, objects...)
+		r.deps.startTimeout = defaultStartTimeout
+		if tc.led > 0 {
+			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
+		}
+		r.deps.records.of(jobKey, stored.UID).start = startRecord{
+			admission: admissionOf(wl), complete: tc.led == 0, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
+		err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
+		expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
+	})
 }
 
 // decidedOf is jobOf after jobframework has looked.

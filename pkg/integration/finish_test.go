@@ -21,7 +21,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -29,12 +28,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// hasFailed has the Workload finished by a failure.
 var hasFailed = kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
 
 func TestEndOfAJob(t *testing.T) {
 	pod := []client.Object{inttest.PodOf("ns", "job")}
-	tests := map[string]struct {
+	type row struct {
 		condition string
 		// there is what is left when JobSet and Jobs are gone.
 		there []client.Object
@@ -43,7 +41,8 @@ func TestEndOfAJob(t *testing.T) {
 		// until ends the time in which the quota is kept.
 		until                   func(*testing.T, *reconciler)
 		wantFinished, wantGated bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"complete":                           {condition: trainer.TrainJobComplete, wantFinished: true},
 		"complete, with a pod left":          {condition: trainer.TrainJobComplete, there: pod},
 		"failed":                             {condition: trainer.TrainJobFailed, until: trainerSuspends, wantFinished: true, wantGated: true},
@@ -51,38 +50,37 @@ func TestEndOfAJob(t *testing.T) {
 		"failed, with another JobSet":        {condition: trainer.TrainJobFailed, until: jobSetIsMade, wantGated: true},
 		"failed, with a pod left":            {condition: trainer.TrainJobFailed, there: pod},
 		"failed long ago, and resumed since": {condition: trainer.TrainJobFailed, wl: hasFailed, wantFinished: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(false, false, false, time.Now())
-			ended := kit.True(tc.condition, "")
-			ended.LastTransitionTime = metav1.Now()
-			stored.Status.Conditions = append(stored.Status.Conditions, ended)
-			wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
-			r, _ := newReconciler(t, copied(append(tc.there, stored, wl))...)
-			r.deps.client = withStatus(r.deps.client)
-			finished := func() bool {
-				expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
-				inttest.Reload(t, r.deps.client, wl)
-				return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		kit.With(stored, ended(tc.condition)).Status.Conditions[1].LastTransitionTime = metav1.Now()
+		wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
+		r, _ := newReconciler(t, append(tc.there, stored, wl)...)
+		// The fake API server of these tests has no subresources.
+		r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+			ctx context.Context, c client.Client, _ string, obj client.Object, p client.Patch, _ ...client.SubResourcePatchOption,
+		) error {
+			return c.Patch(ctx, obj, p, client.FieldOwner("test"), client.ForceOwnership)
+		}})
+		finished := func() bool {
+			expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
+			inttest.Reload(t, r.deps.client, wl)
+			return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
+		}
+		// A write is not seen again before the next reconcile. Trainer may make another JobSet of a
+		// failed job until it has seen that it is suspended.
+		if tc.until != nil {
+			for range 3 {
+				expect.That(t, !finished(), "The quota is given back before Trainer has seen that the job is suspended")
 			}
-			// A write is not seen again before the next reconcile. Trainer may make another JobSet of a
-			// failed job until it has seen that it is suspended.
-			if tc.until != nil {
-				for range 3 {
-					expect.That(t, !finished(), "The quota is given back before Trainer has seen that the job is suspended")
-				}
-				tc.until(t, r)
-			}
-			finished()
-			expect.Same(t, "The Workload is finished", tc.wantFinished, finished())
-			after := storedJob(t, r)
-			failed := tc.condition == trainer.TrainJobFailed
-			expect.That(t, after.Suspended() == failed, "The job is suspended: %t, want %t", after.Suspended(), failed)
-			gated := r.deps.Field.HoldsGate(&after.Spec)
-			expect.That(t, !tc.wantGated || gated, "The job is at the gate: %t, want %t", gated, tc.wantGated)
-		})
-	}
+			tc.until(t, r)
+		}
+		finished()
+		expect.Same(t, "The Workload is finished", tc.wantFinished, finished())
+		after := storedJob(t, r)
+		failed := tc.condition == trainer.TrainJobFailed
+		expect.That(t, after.Suspended() == failed, "The job is suspended: %t, want %t", after.Suspended(), failed)
+		expect.That(t, !tc.wantGated || r.deps.Field.HoldsGate(&after.Spec), "The job is not at the gate")
+	})
 }
 
 // Trainer forgets a failure with the JobSet, and Kueue may delete a finished Workload: what says so then is on the TrainJob.
@@ -93,26 +91,24 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	reconcileOnce(t, r)
 	expect.NoError(t, client.IgnoreNotFound(r.deps.client.Delete(t.Context(), wl)))
 	// Another process knows nothing of it.
-	r, recorder := newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.ResourceVersion = "" }))
-	r.deps.Defaults, r.deps.waitForJobSet = podsets.FixedDefaults(servedDefaults(t)), 0
+	r, recorder := newReconciler(t, storedJob(t, r))
+	r.deps.Defaults, r.deps.waitForJobSet = servedDefaults(t), 0
 	reconcileOnce(t, r)
 	var workloads kueue.WorkloadList
 	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
 	expect.Same(t, "Workloads of a job that has ended", 0, len(workloads.Items))
 	wantTold(t, eventsSoFar(recorder, ""), "HasEnded")
 
-	r, _ = newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.ResourceVersion, job.UID = "", "another" }))
-	r.deps.Defaults, r.deps.waitForJobSet = podsets.FixedDefaults(servedDefaults(t)), 0
+	r, _ = newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.UID = "another" }))
+	r.deps.Defaults, r.deps.waitForJobSet = servedDefaults(t), 0
 	expect.Must(look(t, r, jobKey))(t)
 	theWorkload(t, r.deps.client)
 }
 
 // This process knows of the end when Trainer forgets it, and writes it down for the next one.
 func TestForgottenFailureIsWrittenDown(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Status.Conditions = append(stored.Status.Conditions, kit.True(trainer.TrainJobFailed, ""))
-	wl := inttest.WorkloadOf(stored, kit.Admitted, hasFailed)
-	r, _ := newReconciler(t, stored, wl)
+	stored, _ := suspendedJob()
+	r, _ := newReconciler(t, kit.With(stored, ended(trainer.TrainJobFailed)), inttest.WorkloadOf(stored, kit.Admitted, hasFailed))
 	reconcileOnce(t, r)
 	expect.That(t, !jobclient.HasEnded(storedJob(t, r)), "It is written while Trainer says so")
 	changeJob(t, r, func(job *trainjob.TrainJob) {
@@ -124,45 +120,34 @@ func TestForgottenFailureIsWrittenDown(t *testing.T) {
 
 // Kueue may delete a finished Workload before Trainer forgets the failure.
 func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
-	for name, tc := range map[string]struct {
-		end  string
-		want bool
-	}{
-		"failed":   {trainer.TrainJobFailed, true},
-		"complete": {trainer.TrainJobComplete, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(true, true, true, time.Now())
-			stored.Status.Conditions = append(stored.Status.Conditions, kit.True(tc.end, ""))
-			r, _ := newReconciler(t, stored)
-			reconcileOnce(t, r)
-			expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
-		})
+	for end, want := range map[string]bool{trainer.TrainJobFailed: true, trainer.TrainJobComplete: false} {
+		stored, _ := suspendedJob()
+		r, _ := newReconciler(t, kit.With(stored, ended(end)))
+		reconcileOnce(t, r)
+		expect.Same(t, "It is written that the job is "+end, want, jobclient.HasEnded(storedJob(t, r)))
 	}
 }
 
 // Trainer 2.1 makes JobSets of complete jobs again, too.
 func TestComesBack(t *testing.T) {
-	for name, tc := range map[string]struct {
-		served    trainjob.TrainerVersion
-		end, want string
-	}{
-		"failed":                    {served: trainjob.Trainer23, end: trainer.TrainJobFailed, want: trainer.TrainJobFailed},
-		"complete":                  {served: trainjob.Trainer22, end: trainer.TrainJobComplete},
-		"complete, on Trainer 2.1":  {served: trainjob.Trainer21, end: trainer.TrainJobComplete, want: trainer.TrainJobComplete},
-		"suspended, on Trainer 2.1": {served: trainjob.Trainer21, end: trainer.TrainJobSuspended},
-	} {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := suspendedJob()
-			apimeta.SetStatusCondition(&stored.Status.Conditions, kit.True(tc.end, ""))
-			r, _ := newReconciler(t, stored)
-			r.deps.Describer = r.deps.Describer.For(tc.served)
-			j := &job{deps: r.deps, observed: observed{TrainJob: *stored}}
-			end := comesBack(j)
-			expect.Same(t, "It comes back", tc.want != "", end != nil)
-			expect.That(t, end == nil || end.Type == tc.want, "It comes back after %v, want %s", end, tc.want)
-		})
+	type row struct {
+		served trainjob.TrainerVersion
+		end    string
+		want   bool
 	}
+	expect.Rows(t, map[string]row{
+		"failed":                    {trainjob.Trainer23, trainer.TrainJobFailed, true},
+		"complete":                  {trainjob.Trainer22, trainer.TrainJobComplete, false},
+		"complete, on Trainer 2.1":  {trainjob.Trainer21, trainer.TrainJobComplete, true},
+		"suspended, on Trainer 2.1": {trainjob.Trainer21, trainer.TrainJobSuspended, false},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		apimeta.SetStatusCondition(&stored.Status.Conditions, kit.True(tc.end, ""))
+		r, _ := newReconciler(t, stored)
+		r.deps.Describer = r.deps.Describer.For(tc.served)
+		end := comesBack(&job{deps: r.deps, observed: observed{TrainJob: *stored}})
+		expect.That(t, (end != nil) == tc.want && (end == nil || end.Type == tc.end), "It comes back after %v, want that: %t", end, tc.want)
+	})
 }
 
 // trainerSuspends is Trainer's word that it has seen the stop.
@@ -181,18 +166,8 @@ func graceIsOver(_ *testing.T, r *reconciler) {
 // jobSetIsMade has Trainer make another JobSet by what it saw before, and see the stop then.
 func jobSetIsMade(t *testing.T, r *reconciler) {
 	_, js := disagreeing(false, false, false, time.Now())
-	js.ResourceVersion, js.Spec.Suspend = "", new(false)
-	expect.NoError(t, r.deps.client.Create(t.Context(), js))
+	create(t, r, js)
 	trainerSuspends(t, r)
-}
-
-// withStatus lets a status be patched; the fake API server of these tests has no subresources.
-func withStatus(c client.Client) client.Client {
-	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, obj client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
-			return c.Patch(ctx, obj, p, client.FieldOwner("test"), client.ForceOwnership)
-		},
-	})
 }
 
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
@@ -214,38 +189,34 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 
 // A Workload that is not replaced while it gives its quota back stays deactivated.
 func TestDeactivatedWorkloadStays(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		says     func(*kueue.Workload)
 		wantSkip bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"before Kueue evicts it, the reconcile is over": {says: kit.Deactivated, wantSkip: true},
 		"evicted, it is what describes the job":         {says: kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, ""))},
 		"to be deactivated and evicted, so does it":     {says: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadEvicted, ""))},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			wl := inttest.AdmittedOf("a", tc.says)
-			wl.Spec.QueueName, wl.Spec.PodSets = "former", []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
-			r, _ := newReconciler(t, wl)
-			j := jobOf(t, r, inttest.Job("a"))
-			j.Suspend()
-			got := follow(t.Context(), j)
-			expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
-			if got.ends() {
-				return
-			}
+	}, func(t *testing.T, tc row) {
+		wl := inttest.AdmittedOf("a", tc.says)
+		wl.Spec.QueueName, wl.Spec.PodSets = "former", []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
+		r, _ := newReconciler(t, wl)
+		j := jobOf(t, r, inttest.Job("a"))
+		j.Suspend()
+		got := follow(t.Context(), j)
+		expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
+		if !got.ends() {
 			expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
-		})
-	}
+		}
+	})
 }
 
 // One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
 // says by now.
 func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
-	wl := inttest.AdmittedOf("a", kit.Held)
+	wl := inttest.AdmittedOf("a", kit.Held, deleted)
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 	r, _ := newReconciler(t, wl)
-	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 	j := jobOf(t, r, inttest.Job("a"))
 	j.Suspend()
 	j.podsThere, j.described = &podsAnswer{}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
@@ -255,12 +226,13 @@ func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
 func TestMovedOn(t *testing.T) {
 	withClass := &kueue.PriorityClassRef{Group: "kueue.x-k8s.io", Kind: kueue.WorkloadPriorityClassKind, Name: "low"}
 	ofPods := &kueue.PriorityClassRef{Group: "scheduling.k8s.io", Kind: kueue.PodPriorityClassKind, Name: "pods"}
-	cases := map[string]struct {
+	type row struct {
 		labels map[string]string
 		wl     kueue.WorkloadSpec
 		copied bool
 		want   string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the queue and nothing else":         {wl: kueue.WorkloadSpec{QueueName: "q"}},
 		"another queue":                      {wl: kueue.WorkloadSpec{QueueName: "former"}, want: "queue"},
 		"a class where there was none":       {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "priority class"},
@@ -272,20 +244,17 @@ func TestMovedOn(t *testing.T) {
 		"a time limit":                       {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "time limit"},
 		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: new(int32(9))}},
 		"no time limit any more":             {wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: new(int32(9))}, want: "time limit"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			j := &job{}
-			j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
-			maps.Copy(j.Labels, tc.labels)
-			wl := &kueue.Workload{Spec: tc.wl}
-			if tc.copied {
-				wl.Labels = hasVariants
-			}
-			got := movedOn(j, wl)
-			expect.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "movedOn = %q, want %q", got, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		j := &job{}
+		j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+		maps.Copy(j.Labels, tc.labels)
+		wl := &kueue.Workload{Spec: tc.wl}
+		if tc.copied {
+			wl.Labels = hasVariants
+		}
+		got := movedOn(j, wl)
+		expect.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "movedOn = %q, want %q", got, tc.want)
+	})
 }
 
 // hasVariants is on a Workload that concurrent admission has copied.
@@ -293,26 +262,24 @@ var hasVariants = map[string]string{"kueue.x-k8s.io/concurrent-admission-parent"
 
 // Kueue charges the variants, and brings them no change.
 func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		change func(*kueue.WorkloadSpec)
 		kept   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing changed":      {change: func(*kueue.WorkloadSpec) {}, kept: true},
 		"another queue":        {change: func(s *kueue.WorkloadSpec) { s.QueueName = "former" }},
 		"fewer pods were due":  {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Count = 7 }},
 		"other nodes were due": {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"zone": "a"} }},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, js := suspendedJob()
-			wl := inttest.WorkloadOf(stored)
-			wl.Labels = hasVariants
-			r, _ := newReconciler(t, stored, js)
-			wl.Spec.QueueName, wl.Spec.PodSets = "q", expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-			tc.change(&wl.Spec)
-			expect.NoError(t, r.deps.client.Create(t.Context(), wl))
-			expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
-			expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		wl := inttest.WorkloadOf(stored)
+		wl.Labels = hasVariants
+		r, _ := newReconciler(t, stored, js)
+		wl.Spec.QueueName, wl.Spec.PodSets = "q", expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+		tc.change(&wl.Spec)
+		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+		expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
+		expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
+	})
 }

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -15,15 +14,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/util/equality"
 
@@ -39,24 +35,22 @@ import (
 )
 
 func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
-	cases := map[string]struct{ spec, want string }{
+	type row struct{ spec, want string }
+	expect.Rows(t, map[string]row{
 		"a runtime that is not there":      {spec: `{"runtimeRef":{"name":"none"}}`, want: `no ClusterTrainingRuntime "none"`},
 		"an override that cannot be read":  {spec: `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`, want: "spec.podTemplateOverrides[0].spec"},
 		"a runtime of a kind that is none": {spec: `{"runtimeRef":{"name":"torch","kind":"Pod"}}`, want: "spec.runtimeRef.kind"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			r, recorder := newReconciler(t)
-			r.deps.Field = patch.Of(trainjob.Trainer21)
-			j := &job{deps: r.deps}
-			expect.NoError(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
-			j.Namespace = "ns"
-			j.Suspend()
-			podSets, err := j.PodSets(t.Context(), r.deps.client)
-			expect.That(t, err != nil, "PodSets returned %v", podSets)
-			wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		r, recorder := newReconciler(t)
+		r.deps.Field = patch.Of(trainjob.Trainer21)
+		j := &job{deps: r.deps}
+		expect.NoError(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
+		j.Namespace = "ns"
+		j.Suspend()
+		podSets, err := j.PodSets(t.Context(), r.deps.client)
+		expect.That(t, err != nil, "PodSets returned %v", podSets)
+		wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
+	})
 }
 
 // A runtime that is deleted, made and deleted again is told of twice.
@@ -77,39 +71,31 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 	running, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
 	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
 	placed := func(job *trainjob.TrainJob) { place(t, job, patch.Placement{Name: "node"}) }
-	tests := map[string]struct {
+	type row struct {
 		change             func(*trainjob.TrainJob)
 		there              []client.Object
 		snapshot           string
 		wantGate, wantTold bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"our entry names what the runtime did":   {change: placed, snapshot: "no: [runtime", wantGate: true, wantTold: true},
 		"the JobSet names it":                    {there: []client.Object{js}, snapshot: "no: [runtime", wantGate: true, wantTold: true},
 		"nothing names it, so nothing could run": {snapshot: "no: [runtime", wantTold: true},
 		"a snapshot without replicated jobs":     {change: placed, snapshot: "spec: {}", wantGate: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored := kit.With(running.DeepCopy(), tc.change)
-			r, recorder := newReconciler(t, copied(append(tc.there, stored, snapshotFor(stored, tc.snapshot)))...)
-			for range 2 {
-				expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
-			}
-			stored = storedJob(t, r)
-			expect.That(t, stored.Suspended() && r.deps.Field.HoldsGate(&stored.Spec) == tc.wantGate,
-				"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.deps.Field.HoldsGate(&stored.Spec), tc.wantGate)
-			told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
-			expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
-				"The user is told %q, want: %t", told, tc.wantTold)
-		})
-	}
-}
-
-// snapshotFor is what stands where Trainer froze the runtime of a job.
-func snapshotFor(job client.Object, content string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: inttest.Owned(job, job.GetName()+"-runtime-snapshot"), Data: map[string]string{"runtime": content},
-	}
+	}, func(t *testing.T, tc row) {
+		stored := kit.With(running.DeepCopy(), tc.change)
+		snapshot := &corev1.ConfigMap{ObjectMeta: inttest.Owned(stored, "job-runtime-snapshot"), Data: map[string]string{"runtime": tc.snapshot}}
+		r, recorder := newReconciler(t, append(tc.there, stored, snapshot)...)
+		for range 2 {
+			expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+		}
+		stored = storedJob(t, r)
+		expect.That(t, stored.Suspended() && r.deps.Field.HoldsGate(&stored.Spec) == tc.wantGate,
+			"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.deps.Field.HoldsGate(&stored.Spec), tc.wantGate)
+		told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
+		expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
+			"The user is told %q, want: %t", told, tc.wantTold)
+	})
 }
 
 // The cache lacks most of what JobSet wrote on a Job; the write must not take it away.
@@ -117,8 +103,9 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	counted := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/job-index": "0"}
 	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
 	stored.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "js", Controller: new(true)}}
-	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
-	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
+	template := &stored.Spec.Template
+	template.Annotations, template.Labels = maps.Clone(counted), maps.Clone(counted)
+	template.Annotations["kueue.x-k8s.io/workload"], template.Labels["kueue.x-k8s.io/podset"] = "former", "node"
 	c := inttest.Fake(stored).Build()
 	cached := expect.Must(caches.TrimJob(stored.DeepCopy()))(t)
 	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
@@ -131,40 +118,33 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 
 // Kubernetes before 1.36 takes another template of a suspended Job only while nothing says that it ever ran.
 func TestAJobThatRanIsPlacedAgain(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		older bool
-		// want are the writes.
-		want []string
-	}{
+		want  []string
+	}
+	expect.Rows(t, map[string]row{
 		"Kubernetes 1.36":       {want: []string{"patch"}},
 		"an older one needs to": {older: true, want: []string{"patch", "patch status", "patch"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}, Status: batchv1.JobStatus{StartTime: new(metav1.Now()), Failed: 1}}
-			var writes []string
-			c := inttest.Fake(child).WithStatusSubresource(child).WithInterceptorFuncs(interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-					writes = append(writes, "patch")
-					var stored batchv1.Job
-					expect.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(obj), &stored))
-					if tc.older && stored.Status.StartTime != nil {
-						return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, obj.GetName(), nil)
-					}
-					return c.Patch(ctx, obj, patch, opts...)
-				},
-				SubResourcePatch: func(ctx context.Context, c client.Client, of string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-					writes = append(writes, "patch "+of)
-					return c.SubResource(of).Patch(ctx, obj, patch, opts...)
-				},
-			}).Build()
-			want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}}
-			expect.Must(placeChildJob(t.Context(), &dependencies{client: c}, child, want))(t)
-			expect.Same(t, "Unexpected writes", tc.want, writes)
-			inttest.Reload(t, c, child)
-			expect.Same(t, "Unexpected node selector", want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
-			expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
+	}, func(t *testing.T, tc row) {
+		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}, Status: batchv1.JobStatus{StartTime: new(metav1.Now()), Failed: 1}}
+		var writes []string
+		stored := inttest.Fake(child).WithStatusSubresource(child).Build()
+		c := kit.Writes(stored, func(w kit.Write) error {
+			writes = append(writes, strings.TrimSpace(w.Verb+" "+w.SubResource))
+			now := child.DeepCopy()
+			inttest.Reload(t, stored, now)
+			if tc.older && w.SubResource == "" && now.Status.StartTime != nil {
+				return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, child.Name, nil)
+			}
+			return nil
 		})
-	}
+		want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}}
+		expect.Must(placeChildJob(t.Context(), &dependencies{client: c}, child, want))(t)
+		expect.Same(t, "Unexpected writes", tc.want, writes)
+		inttest.Reload(t, c, child)
+		expect.Same(t, "Unexpected node selector", want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
+		expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
+	})
 }
 
 // Somebody's webhook may add to what child Jobs ask for, which the caches do not have.
@@ -173,15 +153,12 @@ func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
 	child := kit.ChildJob(js, "node")
 	child.Spec.Suspend = new(true)
 	child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
-	child.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{kit.GPU: resource.MustParse("1")}}}}
-	wl := inttest.WorkloadOf(stored, kit.Admitted)
-	wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
-	r, _ := newReconciler(t, stored, js, child, wl)
+	child.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Resources: kit.GPUResources("1")}}
+	r, _ := newReconciler(t, stored, js, child, inttest.WorkloadOf(stored, kit.Admitted, ofPods(1)))
 	for _, try := range []string{"first", "second"} {
 		j := jobOf(t, r, stored)
 		for i := range j.view.Jobs {
-			_, err := caches.TrimJob(&j.view.Jobs[i])
-			expect.NoError(t, err)
+			expect.Must(caches.TrimJob(&j.view.Jobs[i]))(t)
 		}
 		err := placeChildJobs(t.Context(), j, stored)
 		expect.That(t, errors.Is(err, errOutdated), "placeChildJobs() = %v at the %s try", err, try)
@@ -189,112 +166,84 @@ func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
 	}
 }
 
-func withKey(of map[string]string, key, value string) map[string]string {
-	all := maps.Clone(of)
-	all[key] = value
-	return all
-}
-
 func TestEnsureHeld(t *testing.T) {
-	now := new(metav1.Now())
-	cases := map[string]struct {
+	type row struct {
 		job      func(*trainjob.TrainJob)
 		workload func(*kueue.Workload)
 		want     bool
 		// wantOurs is whether it has our own finalizer as well.
 		wantOurs bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job that runs": {want: true},
-		"a copy that MultiKueue made, which queues":  {workload: kit.Copied, want: true, wantOurs: true},
-		"a copy that was evicted, and has pods left": {workload: kit.All(kit.Copied, kit.Admitted, evicted), want: true, wantOurs: true},
-		"a copy that was evicted, and has given its quota back": {
-			workload: kit.All(kit.Copied, evicted, func(wl *kueue.Workload) { wl.Finalizers = []string{placeholder.Finalizer} }), want: true},
-		"a job that is deleted":    {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = now }},
-		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
-		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
-		"a finished job": {job: func(job *trainjob.TrainJob) {
-			job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
-		}},
-		"a finished Workload": {workload: kit.Is(kueue.WorkloadFinished, "")},
-		"a Workload that is deleted": {workload: func(wl *kueue.Workload) {
-			wl.DeletionTimestamp, wl.Finalizers = now, []string{"example.com/mine"}
-		}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			trainJob := inttest.Job("a")
-			wl := inttest.WorkloadOf(trainJob)
-			kit.With(trainJob, tc.job)
-			kit.With(wl, tc.workload)
-			c := inttest.Fake(wl).Build()
-			view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
-			changed := expect.Must(holdWorkload(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
-			inttest.Reload(t, c, wl)
-			expect.Same(t, "It was changed", tc.want, changed)
-			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, placeholder.Finalizer))
-			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
-		})
-	}
+		"a copy that MultiKueue made, which queues":             {workload: kit.Copied, want: true, wantOurs: true},
+		"a copy that was evicted, and has pods left":            {workload: kit.All(kit.Copied, kit.Admitted, evicted), want: true, wantOurs: true},
+		"a copy that was evicted, and has given its quota back": {workload: kit.All(kit.Copied, evicted, func(wl *kueue.Workload) { wl.Finalizers = []string{placeholder.Finalizer} }), want: true},
+		"a job that is deleted":                                 {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = new(metav1.Now()) }},
+		"a job that nobody knows":                               {job: func(job *trainjob.TrainJob) { job.UID = "" }},
+		"another job of that name":                              {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
+		"a finished job":                                        {job: ended(trainer.TrainJobComplete)},
+		"a finished Workload":                                   {workload: kit.Is(kueue.WorkloadFinished, "")},
+		"a Workload that is deleted":                            {workload: going},
+	}, func(t *testing.T, tc row) {
+		trainJob := inttest.Job("a")
+		wl := inttest.WorkloadOf(trainJob, tc.workload)
+		kit.With(trainJob, tc.job)
+		c := inttest.Fake(wl).Build()
+		view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
+		changed := expect.Must(holdWorkload(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
+		inttest.Reload(t, c, wl)
+		expect.Same(t, "It was changed", tc.want, changed)
+		expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, placeholder.Finalizer))
+		expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
+	})
 }
 
 // jobframework compares containers and tolerations, and starts a job whose prebuilt Workload has those.
 func TestPrebuiltWorkloadHasWhatTheJobIsChargedFor(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		change func(*kueue.PodSet)
 		want   bool
-	}{
-		"the same":       {change: func(*kueue.PodSet) {}, want: true},
-		"other pods":     {change: func(ps *kueue.PodSet) { ps.Count++ }},
-		"ranks left out": {change: func(ps *kueue.PodSet) { ps.TopologyRequest = nil }, want: true},
-		"another topology": {change: func(ps *kueue.PodSet) {
-			ps.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("block")}
-		}},
+	}
+	expect.Rows(t, map[string]row{
+		"the same":              {change: func(*kueue.PodSet) {}, want: true},
+		"other pods":            {change: func(ps *kueue.PodSet) { ps.Count++ }},
+		"ranks left out":        {change: func(ps *kueue.PodSet) { ps.TopologyRequest = nil }, want: true},
+		"another topology":      {change: func(ps *kueue.PodSet) { ps.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("block")} }},
 		"another runtime class": {change: func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("slim") }},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(true, false, false, time.Now())
-			wl := inttest.WorkloadOf(stored)
-			stored.Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
-			r, _ := newReconciler(t, stored)
-			wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-			tc.change(&wl.Spec.PodSets[0])
-			expect.NoError(t, r.deps.client.Create(t.Context(), wl))
-			got := expect.Must(jobOf(t, r, stored).PodSets(t.Context(), nil))(t)
-			expect.Same(t, "jobframework takes the Workload for the job's", tc.want, equality.ComparePodSetSlices(got, wl.Spec.PodSets))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(true, false, false, time.Now())
+		wl := inttest.WorkloadOf(stored)
+		r, _ := newReconciler(t, kit.With(stored, prebuilt))
+		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+		tc.change(&wl.Spec.PodSets[0])
+		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+		got := expect.Must(jobOf(t, r, stored).PodSets(t.Context(), nil))(t)
+		expect.Same(t, "jobframework takes the Workload for the job's", tc.want, equality.ComparePodSetSlices(got, wl.Spec.PodSets))
+	})
 }
 
 // Trainer tells of a Job that has succeeded also when it is on its way out, and JobSet runs it again then.
 func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
-	cases := map[string]struct {
-		change  func(*batchv1.Job)
-		deleted bool
-		given   []kueue.ReclaimablePod
-		want    []kueue.ReclaimablePod
-	}{
+	goes := func(child *batchv1.Job) { child.DeletionTimestamp = new(metav1.Now()) }
+	type row struct {
+		change      func(*batchv1.Job)
+		given, want []kueue.ReclaimablePod
+	}
+	expect.Rows(t, map[string]row{
 		"a child Job is complete":                {want: given},
-		"it is complete, and on its way out":     {deleted: true},
+		"it is complete, and on its way out":     {change: goes},
 		"it is gone, and another one runs":       {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
 		"it is of somebody else's JobSet":        {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
-		"what was given is given, whatever goes": {deleted: true, given: given, want: given},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			job := inttest.Job("a")
-			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
-			js := inttest.JobSetOf(job, false, kit.ReplicatedJobs("node", 1)...)
-			child := kit.ChildJob(js, "node", kit.Completed, tc.change)
-			child.UID, child.Finalizers = "j", []string{metav1.FinalizerDeleteDependents}
-			r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
-			if tc.deleted {
-				expect.NoError(t, r.deps.client.Delete(t.Context(), child))
-			}
-			got, err := jobOf(t, r, job).ReclaimablePods(t.Context(), nil)
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected reclaimable pods", tc.want, got)
-		})
-	}
+		"what was given is given, whatever goes": {change: goes, given: given, want: given},
+	}, func(t *testing.T, tc row) {
+		job := inttest.Job("a")
+		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
+		js := inttest.JobSetOf(job, false, kit.ReplicatedJobs("node", 1)...)
+		child := kit.ChildJob(js, "node", kit.Completed, tc.change)
+		child.UID, child.Finalizers = "j", []string{metav1.FinalizerDeleteDependents}
+		r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
+		expect.Same(t, "Unexpected reclaimable pods", tc.want, expect.Must(jobOf(t, r, job).ReclaimablePods(t.Context(), nil))(t))
+	})
 }

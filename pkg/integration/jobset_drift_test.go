@@ -10,7 +10,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -27,19 +26,19 @@ import (
 func TestCorrectDrift(t *testing.T) {
 	// Now is still to come, however long a busy machine takes for the cases before.
 	long, now := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
-	volumes := func(retention *jobsetapi.VolumeRetentionPolicy) func(*trainjob.TrainJob, *jobsetapi.JobSet) {
-		return func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
+	volumes := func(retention *jobsetapi.VolumeRetentionPolicy) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{RetentionPolicy: retention}}
 		}
 	}
-	deleted := func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Finalizers = []string{"example.com/mine"} }
-	cases := map[string]struct {
+	type row struct {
 		// suspended: the TrainJob, what Trainer says of it, the JobSet.
 		job, said, jobSet bool
 		since             time.Time
-		change            func(*trainjob.TrainJob, *jobsetapi.JobSet)
-		// stale makes our view of the TrainJob an old one, annotated one whose spec is that of now.
-		stale, annotated bool
+		change            func(*trainjob.TrainJob)
+		changeJobSet      func(*jobsetapi.JobSet)
+		// stale makes our view of the TrainJob an old one.
+		stale bool
 		// served is Trainer 2.2 where it is not said.
 		served trainjob.TrainerVersion
 		// done adds a child Job that has succeeded.
@@ -53,11 +52,12 @@ func TestCorrectDrift(t *testing.T) {
 		wantJobSet string
 		// wantEvent is a part of what the user is told; empty where that is nothing.
 		wantEvent string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"all agree":                                              {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
 		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, led: now, wantWait: true, wantJobSet: "runs"},
 		"Trainer never sees the stop":                            {job: true, said: false, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"Trainer never sees the stop of a deleted job":           {job: true, said: false, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"Trainer never sees the stop of a deleted job":           {job: true, said: false, jobSet: false, since: long, change: isDeleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a stop that may be on its way":                          {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
 		"a stop that Trainer could not do":                       {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"the same with Trainer 2.3, whose snapshot was edited":   {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
@@ -69,156 +69,129 @@ func TestCorrectDrift(t *testing.T) {
 		"the same, which renders another JobSet of the snapshot": {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: now, wantJobSet: "gone", wantEvent: "made again"},
 		"the same, which was refused before it resumed":          {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: long.Add(-time.Second), wantWait: true, wantJobSet: "suspended"},
 		"one whose downloads are done":                           {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
-		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
-			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
-		}, wantJobSet: "suspended"},
-		"one that would delete volumes":                     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: new(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"a job that is not Kueue's":                         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
-		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
-		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
-			t.Status.Conditions = append(t.Status.Conditions, kit.True(trainer.TrainJobComplete, ""))
-		}, wantJobSet: "runs"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(tc.job, tc.said, tc.jobSet, tc.since)
-			if tc.change != nil {
-				tc.change(stored, js)
-			}
-			r, recorder := newReconciler(t, stored, js)
-			if !tc.refused.IsZero() {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.Refusal(tc.refused, stored.UID, "field is immutable")))
-			}
-			if tc.done {
-				// Suspended with the JobSet, it has no pods by now.
-				child := kit.ChildJob(js, "download", kit.Succeeded(1))
-				child.Spec.Suspend = new(true)
-				expect.NoError(t, r.deps.client.Create(t.Context(), child))
-			}
-			if len(stored.Finalizers) > 0 {
-				expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
-				inttest.Reload(t, r.deps.client, stored)
-			}
-			if tc.stale {
-				stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
-			}
-			if tc.annotated {
-				stored.ResourceVersion = "0"
-			}
-			r.deps.Describer = r.deps.For(cmp.Or(tc.served, trainjob.Trainer22))
-			r.deps.expectations = testenv.LedSince(tc.led)
-			got := correctDrift(t.Context(), jobOf(t, r, stored))
-			expect.NoError(t, got.err)
-			expect.Same(t, "correctDrift waits", tc.wantWait, got.again > 0)
-			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.deps.client, js))
-			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
-		})
-	}
+		"one that somebody suspended later":                      {job: false, said: false, jobSet: true, since: long, changeJobSet: func(js *jobsetapi.JobSet) { js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now) }, wantJobSet: "suspended"},
+		"one that would delete volumes":                          {job: false, said: false, jobSet: true, since: long, changeJobSet: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
+		"one that keeps its volumes":                             {job: false, said: false, jobSet: true, since: long, changeJobSet: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: new(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "suspended", wantEvent: "its volume claims"},
+		"a job that is not Kueue's":                              {job: true, said: true, jobSet: false, since: long, change: withoutQueue, wantJobSet: "runs"},
+		"the JobSet of a former TrainJob":                        {job: true, said: true, jobSet: false, since: long, changeJobSet: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
+		"a stop of a deleted job that Trainer could not do":      {job: true, said: true, jobSet: false, since: long, change: isDeleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"a finished job is beyond stop or start":                 {job: true, said: true, jobSet: false, since: long, change: ended(trainer.TrainJobComplete), wantJobSet: "runs"},
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(tc.job, tc.said, tc.jobSet, tc.since)
+		r, recorder := newReconciler(t, kit.With(stored, tc.change), kit.With(js, tc.changeJobSet))
+		if !tc.refused.IsZero() {
+			expect.NoError(t, r.deps.client.Create(t.Context(), inttest.Refusal(tc.refused, stored.UID, "field is immutable")))
+		}
+		if tc.done {
+			// Suspended with the JobSet, it has no pods by now.
+			child := kit.ChildJob(js, "download", kit.Succeeded(1))
+			child.Spec.Suspend = new(true)
+			expect.NoError(t, r.deps.client.Create(t.Context(), child))
+		}
+		inttest.Reload(t, r.deps.client, stored)
+		if tc.stale {
+			stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
+		}
+		r.deps.Describer = r.deps.For(cmp.Or(tc.served, trainjob.Trainer22))
+		r.deps.expectations = testenv.LedSince(tc.led)
+		got := correctDrift(t.Context(), jobOf(t, r, stored))
+		expect.NoError(t, got.err)
+		expect.Same(t, "correctDrift waits", tc.wantWait, got.again > 0)
+		expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.deps.client, js))
+		wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
+	})
 }
 
 // JobSet suspends no Job while it cannot make another one.
 func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		since     time.Duration
-		change    func(*trainjob.TrainJob, *batchv1.Job)
+		job       func(*trainjob.TrainJob)
+		child     func(*batchv1.Job)
 		stale     bool
 		want      bool
 		wantEvent string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"JobSet is late":          {since: time.Minute, want: true, wantEvent: "was suspended for JobSet"},
 		"the same in an old view": {since: time.Minute, stale: true},
 		"JobSet may be about to":  {},
-		"the Job has ended": {since: time.Minute, change: func(_ *trainjob.TrainJob, child *batchv1.Job) {
-			child.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-		}},
-		"it is another JobSet's": {since: time.Minute, change: func(_ *trainjob.TrainJob, child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
-		"the job is not Kueue's": {since: time.Minute, change: func(job *trainjob.TrainJob, _ *batchv1.Job) { job.Labels = nil }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
-			child := kit.ChildJob(js, "download", kit.Succeeded(1))
-			if tc.change != nil {
-				tc.change(stored, child)
-			}
-			r, recorder := newReconciler(t, stored, js, child)
-			if tc.stale {
-				stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
-			}
-			got := correctDrift(t.Context(), jobOf(t, r, stored))
-			expect.NoError(t, got.err)
-			expect.Same(t, "It looks again", tc.since == 0 || tc.stale, got.again > 0)
-			inttest.Reload(t, r.deps.client, child)
-			expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
-			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
-		})
-	}
+		"the Job has ended":       {since: time.Minute, child: kit.Completed},
+		"it is another JobSet's":  {since: time.Minute, child: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
+		"the job is not Kueue's":  {since: time.Minute, job: withoutQueue},
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
+		child := kit.ChildJob(js, "download", kit.Succeeded(1), tc.child)
+		r, recorder := newReconciler(t, kit.With(stored, tc.job), js, child)
+		if tc.stale {
+			stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
+		}
+		got := correctDrift(t.Context(), jobOf(t, r, stored))
+		expect.NoError(t, got.err)
+		expect.Same(t, "It looks again", tc.since == 0 || tc.stale, got.again > 0)
+		inttest.Reload(t, r.deps.client, child)
+		expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
+		wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
+	})
 }
 
 // A snapshot that a user deleted is taken again, of the runtime as it is then.
 func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		admitted              int32
 		wantSuspended         bool
 		wantJobSet, wantEvent string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it asks for what the job was admitted for": {admitted: 1, wantJobSet: "gone", wantEvent: jobevents.ReasonJobSetOutdated},
 		"it asks for another number of pods":        {admitted: 8, wantSuspended: true, wantJobSet: "suspended", wantEvent: jobevents.ReasonRequeued},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			wl := inttest.WorkloadOf(stored, kit.Admitted)
-			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
-			r, recorder := newReconciler(t, stored, js, wl)
-			r.deps.Describer = r.deps.For(trainjob.Trainer22)
-			expect.NoError(t, r.deps.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
-			j := jobOf(t, r, stored)
-			expect.NoError(t, restart(t.Context(), j, js))
-			got := jobSetState(t, r.deps.client, js)
-			expect.That(t, got == tc.wantJobSet && j.IsSuspended() == tc.wantSuspended,
-				"The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
-			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+		r, recorder := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, ofPods(tc.admitted)))
+		r.deps.Describer = r.deps.For(trainjob.Trainer22)
+		expect.NoError(t, r.deps.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
+		j := jobOf(t, r, stored)
+		expect.NoError(t, restart(t.Context(), j, js))
+		got := jobSetState(t, r.deps.client, js)
+		expect.That(t, got == tc.wantJobSet && j.IsSuspended() == tc.wantSuspended,
+			"The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
+		wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
+	})
 }
 
 // Somebody's webhook may have every JobSet ask for more than its TrainJob does.
 func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		age                   time.Duration
 		change                func(*batchv1.Job)
 		wantJobSet, wantQuota bool
 		wantTold              string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"an old JobSet is replaced":                 {age: time.Hour, wantQuota: true, wantTold: jobevents.ReasonJobSetOutdated},
 		"a new one has the job give its quota back": {age: time.Second, wantJobSet: true, wantTold: jobevents.ReasonCannotStart},
 		"so has one whose Jobs have done something": {age: time.Hour, change: kit.Completed, wantJobSet: true, wantTold: "delete the TrainJob, and what its Jobs have done with it"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, js := suspendedJob()
-			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
-			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
-			wl := inttest.WorkloadOf(stored, kit.Admitted)
-			child := kit.ChildJob(js, "node", tc.change)
-			child.Spec.Suspend = new(true)
-			r, recorder := newReconciler(t, js, child, wl)
-			r.deps.startTimeout = time.Minute
-			j := jobOf(t, r, stored)
-			j.decision.excess = "replicated job node has 2 pods instead of 1"
-			expect.NoError(t, renewExceeding(t.Context(), j))
-			expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.deps.client, js))
-			expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.deps.client, wl))
-			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
+		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
+		wl := inttest.WorkloadOf(stored, kit.Admitted)
+		child := kit.ChildJob(js, "node", tc.change)
+		child.Spec.Suspend = new(true)
+		r, recorder := newReconciler(t, js, child, wl)
+		r.deps.startTimeout = time.Minute
+		j := jobOf(t, r, stored)
+		j.decision.excess = "replicated job node has 2 pods instead of 1"
+		expect.NoError(t, renewExceeding(t.Context(), j))
+		expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.deps.client, js))
+		expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.deps.client, wl))
+		wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
+	})
 }
 
 func TestAwaitReading(t *testing.T) {
 	long, now := time.Now().Add(-time.Minute), time.Now()
-	cases := map[string]struct {
+	type row struct {
 		// made and written are when the JobSet was made and we wrote the job.
 		made, written time.Time
 		// admitted is for how long the job is.
@@ -226,30 +199,28 @@ func TestAwaitReading(t *testing.T) {
 		volumes    bool
 		wantJobSet string
 		wantEvents []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a JobSet that was made just now":                {made: now, written: long, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"a job that was written just now":                {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"a JobSet that stays as it is":                   {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 		"one that was made when the job waited for long": {made: long, written: long.Add(-time.Second), admitted: 3 * time.Minute, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"one that would take volume claims with it":      {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, long)
-			js.CreationTimestamp = metav1.NewTime(tc.made)
-			if tc.volumes {
-				js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
-			}
-			r, recorder := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, since(tc.admitted)))
-			r.deps.expectations, r.deps.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
-			deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
-			expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{deps: deps}, stored)))
-			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, deps.client, js))
-			var got []string
-			for _, event := range eventsSoFar(recorder, "") {
-				got = append(got, strings.Fields(event)[1])
-			}
-			expect.Same(t, "Unexpected events", tc.wantEvents, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(true, true, true, long)
+		js.CreationTimestamp = metav1.NewTime(tc.made)
+		if tc.volumes {
+			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
+		}
+		r, recorder := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, since(tc.admitted)))
+		r.deps.expectations, r.deps.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
+		deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
+		expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{deps: deps}, stored)))
+		expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, deps.client, js))
+		var got []string
+		for _, event := range eventsSoFar(recorder, "") {
+			got = append(got, strings.Fields(event)[1])
+		}
+		expect.Same(t, "Unexpected events", tc.wantEvents, got)
+	})
 }

@@ -26,7 +26,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -47,35 +46,27 @@ type life struct {
 func TestLifeOfATrainJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLife(t)
-		l.others("user      creates TrainJob llm in queue q; the webhook suspends it and puts our entry, at the gate")
-		l.looks()
-		l.others("Trainer   creates JobSet llm, suspended; JobSet creates Job llm-node-0, suspended and gated")
-		js, child := l.makeJobSet()
-		l.looks()
-		l.others("Kueue     admits the Workload to flavor h100")
-		l.admit("h100")
-		l.looks()
-		l.others("Trainer   resumes the JobSet, JobSet the Job; its pod runs")
-		l.runs(js, child, true)
-		l.looks()
-		l.others("Kueue     preempts the Workload")
-		l.evict()
-		l.looks()
-		l.others("Trainer   suspends the JobSet, JobSet the Job; its pod is gone")
-		l.runs(js, child, false)
-		l.looks()
-		l.others("Kueue     admits the Workload to flavor a100")
-		l.admit("a100")
-		l.looks()
-		l.others("Trainer   resumes the JobSet, JobSet the Job; its pod runs")
-		l.runs(js, child, true)
-		l.looks()
-		l.others("Trainer   reports that the job is complete")
-		l.complete(js, child)
-		l.looks()
-
-		page, err := os.ReadFile("../../docs/architecture.md")
-		expect.NoError(t, err)
+		var js *jobsetapi.JobSet
+		var child *batchv1.Job
+		for _, step := range []struct {
+			what string
+			does func()
+		}{
+			{"user      creates TrainJob llm in queue q; the webhook suspends it and puts our entry, at the gate", func() {}},
+			{"Trainer   creates JobSet llm, suspended; JobSet creates Job llm-node-0, suspended and gated", func() { js, child = l.makeJobSet() }},
+			{"Kueue     admits the Workload to flavor h100", func() { l.admit("h100") }},
+			{"Trainer   resumes the JobSet, JobSet the Job; its pod runs", func() { l.runs(js, child, true) }},
+			{"Kueue     preempts the Workload", func() { l.status(evictedAgo(0)) }},
+			{"Trainer   suspends the JobSet, JobSet the Job; its pod is gone", func() { l.runs(js, child, false) }},
+			{"Kueue     admits the Workload to flavor a100", func() { l.admit("a100") }},
+			{"Trainer   resumes the JobSet, JobSet the Job; its pod runs", func() { l.runs(js, child, true) }},
+			{"Trainer   reports that the job is complete", func() { l.complete(js, child) }},
+		} {
+			fmt.Fprintln(&l.told, step.what)
+			step.does()
+			l.looks()
+		}
+		page := expect.Must(os.ReadFile("../../docs/architecture.md"))(t)
 		expect.That(t, strings.Contains(string(page), l.told.String()), "docs/architecture.md tells another life than this:\n%s", l.told.String())
 	})
 }
@@ -85,16 +76,13 @@ func newLife(t *testing.T) *life {
 	job := inttest.Job("uid")
 	job.Generation, job.Labels = 1, map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", new(true)
-	flavor := func(name string) *kueue.ResourceFlavor {
-		return &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": name}}}
-	}
-	r, _ := newReconciler(t)
-	c := inttest.Fake(inttest.Runtime(), kit.Namespace(job.Namespace), flavor("h100"), flavor("a100")).WithStatusSubresource(&kueue.Workload{}).Build()
+	r, _ := onStatuses(t, kit.Namespace(job.Namespace), kit.PlainFlavor("h100", "gpu", "h100"), kit.PlainFlavor("a100", "gpu", "a100"))
+	c := r.deps.client
 	l := &life{t: t, Client: c, r: r, key: client.ObjectKeyFromObject(job)}
 	recorded := kit.Writes(c, func(w kit.Write) error { l.writes(w); return nil })
 	deps := r.deps
 	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
-	deps.Defaults, deps.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
+	deps.Defaults = servedDefaults(t)
 	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.metrics)
 	spec, _, err := deps.Gated(t.Context(), job)
 	expect.NoError(t, err)
@@ -103,9 +91,6 @@ func newLife(t *testing.T) *life {
 	return l
 }
 
-func (l *life) others(what string) { fmt.Fprintln(&l.told, what) }
-
-// writes notes a write of the manager.
 func (l *life) writes(w kit.Write) {
 	_, kind, _ := strings.Cut(fmt.Sprintf("%T", w.Object), ".")
 	verb, what := strings.TrimSuffix(w.Verb, "e")+"es", ""
@@ -136,7 +121,6 @@ func (l *life) looks() {
 	l.t.Fatalf("It writes again and again:\n%s", l.told.String())
 }
 
-// changedBy names what a patch changes.
 func changedBy(t *testing.T, obj client.Object, p client.Patch) string {
 	t.Helper()
 	data := expect.Must(p.Data(obj))(t)
@@ -204,7 +188,6 @@ func (l *life) makeJobSet() (*jobsetapi.JobSet, *batchv1.Job) {
 	return js, child
 }
 
-// says has Trainer set a condition of the TrainJob.
 func (l *life) says(condition string, status metav1.ConditionStatus) {
 	l.t.Helper()
 	change(l, inttest.Job("uid"), func(job *trainjob.TrainJob) {
@@ -212,7 +195,6 @@ func (l *life) says(condition string, status metav1.ConditionStatus) {
 	})
 }
 
-// runs has Trainer and JobSet resume the job, or suspend it.
 func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 	l.t.Helper()
 	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(!runs) })
@@ -242,9 +224,7 @@ func (l *life) complete(js *jobsetapi.JobSet, child *batchv1.Job) {
 // status has Kueue change the status of the Workload.
 func (l *life) status(change func(*kueue.Workload)) {
 	l.t.Helper()
-	wl := theWorkload(l.t, l)
-	change(wl)
-	expect.NoError(l.t, l.Status().Update(l.t.Context(), wl))
+	expect.NoError(l.t, l.Status().Update(l.t.Context(), kit.With(theWorkload(l.t, l), change)))
 }
 
 func (l *life) admit(flavor kueue.ResourceFlavorReference) {
@@ -255,14 +235,5 @@ func (l *life) admit(flavor kueue.ResourceFlavorReference) {
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
 			Name: "node", Count: new(int32(1)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
 		}}}
-	})
-}
-
-func (l *life) evict() {
-	l.t.Helper()
-	l.status(func(wl *kueue.Workload) {
-		evicted := kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
-		evicted.LastTransitionTime = metav1.Now()
-		kit.Says(evicted)(wl)
 	})
 }

@@ -25,7 +25,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -46,7 +45,6 @@ type logged struct {
 	out bytes.Buffer
 }
 
-// look reconciles once, and returns what was logged meanwhile.
 func (l *logged) look(t *testing.T) []said {
 	t.Helper()
 	l.out.Reset()
@@ -68,7 +66,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	stored, js := suspendedJob()
 	stored.Spec.Trainer = &trainer.Trainer{Env: []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret"}}}
 	r, _ := newReconciler(t, stored, js)
-	r.deps.Defaults, r.deps.expectations = podsets.FixedDefaults(servedDefaults(t)), testenv.LedSince(time.Now().Add(-trainerSilent/2))
+	r.deps.Defaults, r.deps.expectations = servedDefaults(t), testenv.LedSince(time.Now().Add(-trainerSilent/2))
 	c, l := r.deps.client, &logged{reconciler: r}
 	// Trainer and JobSet follow the TrainJob.
 	follow := func(suspend bool) {
@@ -79,7 +77,12 @@ func TestDecisionsAreLogged(t *testing.T) {
 				Type: trainer.TrainJobSuspended, Status: map[bool]metav1.ConditionStatus{true: "True", false: "False"}[suspend]})
 		})
 	}
-	steps := []struct {
+	deactivated := func(wl *kueue.Workload) {
+		wl.Status = kueue.WorkloadStatus{}
+		kit.With(wl, kit.Deactivated, kit.Isnt(kueue.WorkloadQuotaReserved, kueue.WorkloadDeactivated))
+	}
+	var workload types.NamespacedName
+	for _, step := range []struct {
 		what   string
 		change func()
 		want   []said
@@ -89,23 +92,13 @@ func TestDecisionsAreLogged(t *testing.T) {
 		{what: "it is admitted", change: func() { changeWorkload(t, c, giveQuota) },
 			want: []said{{Msg: "Saw the running Trainer read the patches"}, {Msg: "Started TrainJob", Reason: "Started"}}},
 		{what: "it runs", change: func() { follow(false) }},
-		{what: "it is preempted", change: func() {
-			changeWorkload(t, c, kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
-		}, want: []said{{Msg: "Stopped TrainJob", Reason: "Stopped"}}},
+		{what: "it is preempted", change: func() { changeWorkload(t, c, preempted) }, want: []said{{Msg: "Stopped TrainJob", Reason: "Stopped"}}},
 		{what: "it stops"},
 		{what: "its pods are gone", change: func() { follow(true) }, want: []said{{Msg: "Set the admission gate"}, {Msg: "Found no pod left and let the quota go", Reason: "Preempted"}}},
-		{what: "it is deactivated", change: func() {
-			changeWorkload(t, c, func(wl *kueue.Workload) {
-				wl.Status = kueue.WorkloadStatus{}
-				kit.Deactivated(wl)
-				kit.Isnt(kueue.WorkloadQuotaReserved, kueue.WorkloadDeactivated)(wl)
-			})
-		}, want: []said{{Msg: "Workload was deactivated", Reason: "WorkloadDeactivated"}}},
+		{what: "it is deactivated", change: func() { changeWorkload(t, c, deactivated) }, want: []said{{Msg: "Workload was deactivated", Reason: "WorkloadDeactivated"}}},
 		{what: "it is complete", change: func() { changeJob(t, r, ended(trainer.TrainJobComplete)) },
 			want: []said{{Msg: "Finished the Workload of TrainJob", Reason: "FinishedWorkload"}}},
-	}
-	var workload types.NamespacedName
-	for _, step := range steps {
+	} {
 		if step.change != nil {
 			step.change()
 		}
@@ -128,8 +121,7 @@ func TestStandingAsideIsLogged(t *testing.T) {
 	r.deps.inTree = testenv.InTree(t, true)
 	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: jobKey}}
 	expect.Same(t, "The log has", want, l.look(t))
-	again := l.look(t)
-	expect.That(t, len(again) == 0, "At the next look, the log has %v", again)
+	expect.Same(t, "At the next look, the log has", nil, l.look(t))
 }
 
 func TestFollowQueues(t *testing.T) {

@@ -6,16 +6,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -44,15 +52,14 @@ func newMeasured(t *testing.T) *measured {
 	m.r, _ = newReconciler(t)
 	m.r.deps.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
 	m.j = jobOf(t, m.r, inttest.Job("a"))
-	says(func(*kueue.Workload) {})(m)
+	says(nil)(m)
 	return m
 }
 
 // says has the manager see a Workload that says something else.
 func says(change func(*kueue.Workload)) func(*measured) {
 	return func(m *measured) {
-		change(m.wl)
-		m.j.view.Workloads = []kueue.Workload{*m.wl.DeepCopy()}
+		m.j.view.Workloads = []kueue.Workload{*kit.With(m.wl, change).DeepCopy()}
 	}
 }
 
@@ -63,7 +70,6 @@ func admittedAgo(ago time.Duration) func(*measured) {
 	})
 }
 
-// resumes has the manager start the job.
 func resumes(m *measured) { measureStart(m.j) }
 
 // isSuspended has the manager see that somebody did it.
@@ -72,7 +78,6 @@ func isSuspended(m *measured) {
 	measureStopped(m.t.Context(), m.j)
 }
 
-// stops has the manager stop it.
 func stops(reason jobframework.StopReason) func(*measured) {
 	return func(m *measured) { measureStop(m.j, stopReason(m.j, reason)) }
 }
@@ -80,10 +85,9 @@ func stops(reason jobframework.StopReason) func(*measured) {
 func ready(m *measured)    { measureReady(m.j, func() bool { return true }) }
 func notReady(m *measured) { measureReady(m.j, func() bool { return false }) }
 
-// isAnother has somebody make another job of the name.
 func isAnother(m *measured) {
 	m.j, m.wl = jobOf(m.t, m.r, inttest.Job("b")), inttest.AdmittedOf("b")
-	says(func(*kueue.Workload) {})(m)
+	says(nil)(m)
 }
 
 func TestMeasured(t *testing.T) {
@@ -93,82 +97,69 @@ func TestMeasured(t *testing.T) {
 		untilReady   = "kueue_trainer_started_until_ready_seconds"
 		stopsTotal   = "kueue_trainer_stops_total "
 	)
-	preempted := says(kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
 	type steps []func(*measured)
-	cases := map[string]struct {
+	type row struct {
 		do   steps
 		want map[string]float64
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a start": {do: steps{resumes}, want: map[string]float64{first: 1, untilStarted: 1}},
 		"its user stops it, and starts it again on the same admission": {do: steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
 			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
-		"a start on another admission": {do: steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 2}},
-		"a start after an eviction by another leader": {do: steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
-			want: map[string]float64{again: 1, untilStarted: 1}},
+		"a start on another admission":                {do: steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes}, want: map[string]float64{first: 1, again: 1, untilStarted: 2}},
+		"a start after an eviction by another leader": {do: steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes}, want: map[string]float64{again: 1, untilStarted: 1}},
 		"pods are ready once for each start": {do: steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
 			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2}},
 		"pods were ready before this process led":     {do: steps{ready, ready}, want: map[string]float64{}},
 		"pods get ready that another process started": {do: steps{notReady, ready}, want: map[string]float64{untilReady: 1}},
-		"it waits": {do: steps{isSuspended, ready}, want: map[string]float64{}},
-		"its user stops it": {do: steps{resumes, isSuspended, isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
-		"it is preempted": {do: steps{resumes, preempted, stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
+		"it waits":          {do: steps{isSuspended, ready}, want: map[string]float64{}},
+		"its user stops it": {do: steps{resumes, isSuspended, isSuspended}, want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"it is preempted": {do: steps{resumes, says(preempted), stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
 			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
-		"it was stopped for a preemption, and the manager does not know that it did": {do: steps{resumes, preempted, isSuspended},
+		"it was stopped for a preemption, and the manager does not know that it did": {do: steps{resumes, says(preempted), isSuspended},
 			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
 		"it is stopped that another process started": {do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1}},
 		"another job of its name":                    {do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			m := newMeasured(t)
-			for _, do := range tc.do {
-				do(m)
-			}
-			expect.Same(t, "Unexpected metrics", tc.want, recorded(t, m.registry))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		m := newMeasured(t)
+		for _, do := range tc.do {
+			do(m)
+		}
+		expect.Same(t, "Unexpected metrics", tc.want, recorded(t, m.registry))
+	})
 }
 
 // What the manager suspends is no stop by its user.
 func TestStopsOfTheManager(t *testing.T) {
-	failed := kit.True(trainer.TrainJobFailed, "")
-	ended := kit.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
-	cases := map[string]struct {
-		job, workload []metav1.Condition
-		stop          func(*reconciler, *job) error
-		want          map[string]float64
-	}{
-		"resumed before it was placed": {stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j).err },
-			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
-		"resumed after its end": {workload: []metav1.Condition{ended}, stop: func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
-			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
-		"resumed after an end that Trainer tells": {job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
-			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err }, want: map[string]float64{}},
+	notAdmitted := map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}
+	type row struct {
+		job  func(*trainjob.TrainJob)
+		wl   func(*kueue.Workload)
+		stop func(*job) error
+		want map[string]float64
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(false, false, false, time.Now())
-			stored.Status.Conditions = append(stored.Status.Conditions, tc.job...)
-			wl := inttest.WorkloadOf(stored, kit.Admitted)
-			wl.Status.Conditions = append(wl.Status.Conditions, tc.workload...)
-			r, _ := newReconciler(t, stored, wl)
-			registry := prometheus.NewRegistry()
-			r.deps.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-			j := jobOf(t, r, stored)
-			expect.NoError(t, tc.stop(r, j))
-			expect.That(t, j.IsSuspended(), "It is not suspended")
-			measureStopped(t.Context(), j)
-			expect.Same(t, "Unexpected metrics", tc.want, recorded(t, registry))
-		})
-	}
+	expect.Rows(t, map[string]row{
+		"resumed before it was placed": {stop: func(j *job) error { return ensurePlaced(t.Context(), j).err }, want: notAdmitted},
+		"resumed after its end":        {wl: hasFailed, stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: notAdmitted},
+		"resumed after an end that Trainer tells": {job: ended(trainer.TrainJobFailed), wl: hasFailed,
+			stop: func(j *job) error { _, err := stopEnded(t.Context(), j); return err }, want: map[string]float64{}},
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		kit.With(stored, tc.job)
+		r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, kit.Admitted, tc.wl))
+		registry := prometheus.NewRegistry()
+		r.deps.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
+		j := jobOf(t, r, stored)
+		expect.NoError(t, tc.stop(j))
+		expect.That(t, j.IsSuspended(), "It is not suspended")
+		measureStopped(t.Context(), j)
+		expect.Same(t, "Unexpected metrics", tc.want, recorded(t, registry))
+	})
 }
 
 func TestResumedAt(t *testing.T) {
 	admitted, resumed := time.Unix(100, 0), time.Unix(200, 0)
-	wl, job := inttest.AdmittedOf("a"), inttest.Job("a")
-	apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(admitted)
+	wl, job := inttest.AdmittedOf("a", kit.Since(admitted)), inttest.Job("a")
 	got := resumedAt(job, wl)
 	expect.That(t, got.Equal(admitted), "Trainer says nothing: resumed at %s, want %s", got, admitted)
 	job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobSuspended, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(resumed)}}
@@ -176,18 +167,19 @@ func TestResumedAt(t *testing.T) {
 	expect.That(t, got.Equal(resumed), "resumed at %s, want %s", got, resumed)
 }
 
+// foreign is a Workload of another kind.
+func foreign(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
+
 func TestMeasureGone(t *testing.T) {
-	evicted, waits := kit.Is(kueue.WorkloadEvicted, "Preempted"), kit.Isnt(kueue.WorkloadAdmitted, "Pending")
+	evicted, waits := preempted, kit.Isnt(kueue.WorkloadAdmitted, "Pending")
 	released := kit.All(evicted, waits, kit.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
 	finished := kit.All(released, kit.Is(kueue.WorkloadFinished, "Succeeded"))
-	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
-	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
-	same := func(*kueue.Workload) {}
-	cases := map[string]struct {
+	type row struct {
 		before, after func(*kueue.Workload)
 		want          float64
-	}{
-		"it is evicted":                      {same, evicted, 0},
+	}
+	expect.Rows(t, map[string]row{
+		"it is evicted":                      {nil, evicted, 0},
 		"nothing changes":                    {evicted, evicted, 0},
 		"it gives its quota back":            {evicted, released, 1},
 		"it has given its quota back before": {released, released, 0},
@@ -195,16 +187,13 @@ func TestMeasureGone(t *testing.T) {
 		"it is deleted meanwhile":            {kit.All(evicted, deleted), released, 0},
 		"it finishes meanwhile":              {evicted, finished, 0},
 		"it is of another kind":              {evicted, kit.All(released, foreign), 0},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
-			registry := prometheus.NewRegistry()
-			expect.That(t, measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
-				"the event is kept from the controller")
-			expect.Same(t, "Unexpected number of records", tc.want, recorded(t, registry)["kueue_trainer_evicted_until_stopped_seconds"])
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
+		registry := prometheus.NewRegistry()
+		expect.That(t, measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
+			"the event is kept from the controller")
+		expect.Same(t, "Unexpected number of records", tc.want, recorded(t, registry)["kueue_trainer_evicted_until_stopped_seconds"])
+	})
 }
 
 func TestMeasureEnded(t *testing.T) {
@@ -219,13 +208,13 @@ func TestMeasureEnded(t *testing.T) {
 		return kit.All(runs, at(kueue.WorkloadFinished, reason, 4600))
 	}
 	succeeded, waits := ends(kueue.WorkloadFinishedReasonSucceeded), kit.Isnt(kueue.WorkloadAdmitted, "Pending")
-	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
-	cases := map[string]struct {
+	type row struct {
 		// nil before: it is seen for the first time.
 		before, after func(*kueue.Workload)
 		// want is how many have ended and how long all of them ran; nil: there is no series.
 		want []float64
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it succeeds":                          {runs, succeeded, []float64{1, 3600}},
 		"it fails":                             {runs, ends(kueue.WorkloadFinishedReasonFailed), []float64{1, 3600}},
 		"it ends in the second of its start":   {waits, kit.All(succeeded, at(kueue.WorkloadAdmitted, "Admitted", 4600)), []float64{1, 1}},
@@ -233,31 +222,83 @@ func TestMeasureEnded(t *testing.T) {
 		"it has ended before the process came": {nil, succeeded, nil},
 		"it ran before the process came":       {nil, runs, []float64{0, 0}},
 		"it is admitted":                       {waits, runs, []float64{0, 0}},
-		"it is preempted":                      {runs, kit.All(runs, kit.Is(kueue.WorkloadEvicted, "Preempted")), []float64{0, 0}},
-		"what was preempted gives quota back":  {kit.All(runs, kit.Is(kueue.WorkloadEvicted, "Preempted")), waits, nil},
+		"it is preempted":                      {runs, kit.All(runs, preempted), []float64{0, 0}},
+		"what was preempted gives quota back":  {kit.All(runs, preempted), waits, nil},
 		"it ends while it waits":               {waits, kit.All(succeeded, waits), nil},
 		"its job is deleted, and it stays":     {runs, ends("Deleted"), nil},
 		"its copy in a worker is out of date":  {runs, ends(kueue.WorkloadFinishedReasonOutOfSync), nil},
 		"it waits":                             {nil, waits, nil},
 		"it is of another kind":                {kit.All(runs, foreign), kit.All(succeeded, foreign), nil},
 		"it runs, and is of another kind":      {nil, kit.All(runs, foreign), nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			registry := prometheus.NewRegistry()
-			measure := measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
-			after := inttest.AdmittedOf("a", tc.after)
-			passes := tc.before == nil && measure.Create(event.CreateEvent{Object: after}) ||
-				tc.before != nil && measure.Update(event.UpdateEvent{ObjectOld: inttest.AdmittedOf("a", tc.before), ObjectNew: after})
-			expect.That(t, passes, "the event is kept from the controller")
-			var got []float64
-			for _, family := range expect.Must(registry.Gather())(t) {
-				if family.GetName() == metrics.AdmittedUntilEnded.Name {
-					histogram := family.Metric[0].GetHistogram()
-					got = append(got, float64(histogram.GetSampleCount()), histogram.GetSampleSum())
-				}
+	}, func(t *testing.T, tc row) {
+		registry := prometheus.NewRegistry()
+		measure := measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
+		after := inttest.AdmittedOf("a", tc.after)
+		passes := tc.before == nil && measure.Create(event.CreateEvent{Object: after}) ||
+			tc.before != nil && measure.Update(event.UpdateEvent{ObjectOld: inttest.AdmittedOf("a", tc.before), ObjectNew: after})
+		expect.That(t, passes, "the event is kept from the controller")
+		var got []float64
+		for _, family := range expect.Must(registry.Gather())(t) {
+			if family.GetName() == metrics.AdmittedUntilEnded.Name {
+				histogram := family.Metric[0].GetHistogram()
+				got = append(got, float64(histogram.GetSampleCount()), histogram.GetSampleSum())
 			}
-			expect.Same(t, "Unexpected records", tc.want, got)
-		})
+		}
+		expect.Same(t, "Unexpected records", tc.want, got)
+	})
+}
+
+var accountedStart = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// accountScene is a TrainJob that runs since then, with its JobSet, Job and Workload.
+func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workload) {
+	t.Helper()
+	stored, js := disagreeing(false, false, true, accountedStart)
+	stored.Labels["example.com/user"] = "ann"
+	child := kit.ChildJob(js, "download", kit.Succeeded(1))
+	child.Status.StartTime = new(metav1.NewTime(accountedStart))
+	wl := inttest.WorkloadOf(stored, kit.Admitted)
+	wl.UID = "wl"
+	r, _ := newReconciler(t, stored, js, child, wl)
+	return r, stored, wl
+}
+
+func TestAccountFacts(t *testing.T) {
+	type row struct {
+		waits bool
+		job   func(*trainjob.TrainJob)
+		wl    func(*kueue.Workload)
+		want  ledger.Facts
 	}
+	expect.Rows(t, map[string]row{
+		"it runs":                    {want: ledger.Facts{Started: accountedStart, User: "ann"}},
+		"Kueue waits for pods":       {waits: true, want: ledger.Facts{WaitsForPods: true, User: "ann"}},
+		"it has failed":              {job: ended(trainer.TrainJobFailed), want: ledger.Facts{Started: accountedStart, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed}},
+		"it runs in another cluster": {job: elsewhere, wl: kit.Since(time.Unix(2000, 0)), want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"}},
+		"it is a former job's":       {wl: func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" }, want: ledger.Facts{UserUnknown: true}},
+		"it is orphaned":             {wl: func(wl *kueue.Workload) { wl.OwnerReferences = nil }, want: ledger.Facts{UserUnknown: true}},
+	}, func(t *testing.T, tc row) {
+		r, job, wl := accountScene(t)
+		expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(job, tc.job)))
+		if tc.waits {
+			r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
+		}
+		facts := accountFacts{client: r.deps.client, deps: r.deps, userLabel: "example.com/user"}
+		expect.Same(t, "Unexpected facts", tc.want, facts.of(t.Context(), kit.With(wl, tc.wl)))
+	})
+}
+
+// Nobody waits for a GPU because the account of who had it is not saved.
+func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
+	r, stored, wl := accountScene(t)
+	expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(wl, preempted)))
+	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
+	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
+	// It has not read what was saved yet, so it saves nothing.
+	facts := accountFacts{client: r.deps.client, deps: r.deps}
+	r.deps.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+	stored.Spec.Suspend = new(true)
+	j := jobOf(t, r, stored)
+	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

@@ -50,72 +50,65 @@ func TestNoticeOf(t *testing.T) {
 		}
 	}
 	evicted, finished, target := is(kueue.WorkloadEvicted), is(kueue.WorkloadFinished), is(kueue.WorkloadDeactivationTarget)
-	inactive := kit.Deactivated
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	}
+	notAdmissible := func(reason, says, remedy string) noticed {
+		return of(unreserved(reason, says)).tells("NotAdmissible", "Workload wl cannot be admitted: "+says+remedy)
+	}
+	const startsAgain = "; it starts again with spec.stopPolicy None, if its ClusterQueue is active"
 	const another = "create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again"
 	const rejected = "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, " + another
-	tests := map[string]noticed{
+	expect.Rows(t, map[string]noticed{
 		"a new one has nothing to say":                  of(),
 		"nor has one that waits for quota":              of(unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")),
 		"nor one that was waiting under the old reason": of(unreserved("Pending", "couldn't assign flavors")),
 		"nor one that runs":                             of(is(kueue.WorkloadQuotaReserved)("QuotaReserved", "")),
 		"nor one that was preempted":                    of(evicted(kueue.WorkloadEvictedByPreemption, "Preempted")),
-		"nor one that succeeded":                        of(inactive, finished("Succeeded", "")),
+		"nor one that succeeded":                        of(kit.Deactivated, finished("Succeeded", "")),
 		"out of sync": of(finished(kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")).
 			tells("WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"),
 		"a start that was given up": of(finished("FailedToStart", "conflict for nodeSelector: zone")).
 			tells("CannotStart", "Workload wl was finished because the job could not be started: conflict for nodeSelector: zone; when that is put right, delete it, and the job queues again"),
 		"to be deactivated, and evicted for that": of(deactivation.Mark, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl is being deactivated; the job's pods end, and its quota is free when the last one is gone"),
-		"deactivated by hand": of(inactive, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
+		"deactivated by hand": of(kit.Deactivated, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again"),
-		"deactivated by Kueue": of(inactive, evicted("DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")).
+		"deactivated by Kueue": of(kit.Deactivated, evicted("DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")).
 			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); "+another),
-		"deactivated when its time was over": of(inactive, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
+		"deactivated when its time was over": of(kit.Deactivated, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
 			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); "+another),
-		"about to be evicted when its time is over": of(inactive, target("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
+		"about to be evicted when its time is over": of(kit.Deactivated, target("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
 			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); "+another),
-		"made inactive before it was admitted": of(inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")).
+		"made inactive before it was admitted": of(kit.Deactivated, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"),
 		"a check rejects": of(check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).tells("AdmissionCheckRejected", rejected),
-		"a check rejects, which deactivates it": of(inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).
+		"a check rejects, which deactivates it": of(kit.Deactivated, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).
 			tells("AdmissionCheckRejected", rejected),
 		"a check rejects without a word": of(check("site", kueue.CheckStateRejected, "")).
 			tells("AdmissionCheckRejected", "Workload wl was rejected by admission check \"site\"; when that is put right, "+another),
 		"a check rejected, and it is about to be deactivated": of(check("site", kueue.CheckStatePending, ""),
-			target(kueue.WorkloadEvictedByAdmissionCheck,
-				`AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
-		"a check rejected, and its state is set back": of(inactive, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
+			target(kueue.WorkloadEvictedByAdmissionCheck, `AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
+		"a check rejected, and its state is set back": of(kit.Deactivated, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
 			evicted("DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
 		"a check rejected it once, and somebody made it active again": of(evicted("DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)),
 		"a check retries": of(check("site", kueue.CheckStateRetry, "site is full")).
 			tells("AdmissionCheckRetries", "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"),
 		"a check retried, and its state is set back": of(check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), evicted(kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")).
 			tells("AdmissionCheckRetries", "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"),
-		"no LocalQueue": of(unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")).
-			tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"),
-		"held out of its queue by its user": of(func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
-			unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),
+		"no LocalQueue":                        notAdmissible(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist", "; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"),
+		"held out of its queue by its user":    of(func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" }, unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),
 		"held until now, as Kueue saw it last": of(unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),
 		"a stopped LocalQueue with the name of what is held": of(func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
-			unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q.held is stopped")).tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q.held is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"),
-		"a LocalQueue that is stopped": of(unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")).
-			tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"),
-		"no ClusterQueue": of(unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue c doesn't exist")).
-			tells("NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c doesn't exist; create it, or name another in the spec.clusterQueue of a new LocalQueue"),
-		"a ClusterQueue that is not active": of(unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue c is inactive")).
-			tells("NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c is inactive; its condition Active says why, spec.stopPolicy among other things"),
-		"anything else that no quota helps": of(unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong")).
-			tells("NotAdmissible", "Workload wl cannot be admitted: resource limits are wrong"),
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			wl := kit.With(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}, tc.workload)
-			expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl), cmp.AllowUnexported(notice{}))
-		})
-	}
+			unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q.held is stopped")).tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q.held is stopped"+startsAgain),
+		"a LocalQueue that is stopped":      notAdmissible(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped", startsAgain),
+		"no ClusterQueue":                   notAdmissible(kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue c doesn't exist", "; create it, or name another in the spec.clusterQueue of a new LocalQueue"),
+		"a ClusterQueue that is not active": notAdmissible(kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue c is inactive", "; its condition Active says why, spec.stopPolicy among other things"),
+		"anything else that no quota helps": notAdmissible(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong", ""),
+	}, func(t *testing.T, tc noticed) {
+		wl := kit.With(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}, tc.workload)
+		expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl), cmp.AllowUnexported(notice{}))
+	})
 }
 
 // Whatever else is told of a TrainJob meanwhile, a notice is told once while it holds.
@@ -134,37 +127,33 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 // What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
 // for one that lacks a flavor.
 func TestTroubleOfNotices(t *testing.T) {
-	notAdmissible := kit.Says(metav1.Condition{
-		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
-		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive",
-	})
+	notAdmissible := kit.Says(metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
+		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive"})
 	deactivated := func(reason string) func(*kueue.Workload) {
 		return kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, reason))
 	}
-	tests := map[string]struct {
+	type row struct {
 		says   func(*kueue.Workload)
 		policy kueue.StopPolicy
 		want   string
-	}{
-		"nothing":                          {says: func(*kueue.Workload) {}, policy: kueue.None},
+	}
+	expect.Rows(t, map[string]row{
+		"nothing":                          {policy: kueue.None},
 		"the ClusterQueue is held":         {says: notAdmissible, policy: kueue.Hold},
 		"the ClusterQueue lacks a flavor":  {says: notAdmissible, policy: kueue.None, want: jobevents.ReasonNotAdmissible},
 		"somebody deactivated it":          {says: deactivated(kueue.WorkloadDeactivated), policy: kueue.None},
 		"Kueue deactivated it":             {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.None, want: jobevents.ReasonDeactivated},
 		"Kueue did while the queue stands": {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.Hold, want: jobevents.ReasonDeactivated},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := suspendedJob()
-			cq := inttest.ClusterQueue()
-			cq.Spec.StopPolicy = &tc.policy
-			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
-			expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
-			r.deps.Recorder.EndLook(stored.UID)
-			expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
-			expect.Same(t, "It is told", name != "nothing", len(recorder.Events) > 0)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		cq := inttest.ClusterQueue()
+		cq.Spec.StopPolicy = &tc.policy
+		r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
+		expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
+		r.deps.Recorder.EndLook(stored.UID)
+		expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
+		expect.Same(t, "It is told", tc.says != nil, len(recorder.Events) > 0)
+	})
 }
 
 // Kueue may delete a finished Workload in a second, and the next one would take quota for a start that fails like the last.

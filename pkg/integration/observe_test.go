@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -35,18 +34,18 @@ func TestJobframeworkHasWhatWasObserved(t *testing.T) {
 	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Annotations = map[string]string{"example.com/note": "as observed"} }))
 	j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
 	changeWorkload(t, r.deps.client, func(wl *kueue.Workload) { wl.Annotations["example.com/note"] = "newer" })
-	client := frozen{r.deps.client, j}
+	c := frozen{r.deps.client, j}
 
 	for range 2 {
 		var list kueue.WorkloadList
-		expect.NoError(t, client.List(t.Context(), &list, inNamespace, jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, "job")))
+		expect.NoError(t, c.List(t.Context(), &list, client.InNamespace("ns"), jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, "job")))
 		expect.Need(t, len(list.Items) == 1, "there are %d Workloads, want one", len(list.Items))
 		expect.Same(t, "Unexpected note", "as observed", list.Items[0].Annotations["example.com/note"])
 		// It changes what it lists, and the objects are those of the cache.
 		list.Items[0].Annotations["example.com/note"] = "changed"
 	}
 	var others kueue.WorkloadList
-	expect.NoError(t, client.List(t.Context(), &others, inNamespace))
+	expect.NoError(t, c.List(t.Context(), &others, client.InNamespace("ns")))
 	expect.Same(t, "Unexpected note of a Workload that is listed otherwise", "newer", others.Items[0].Annotations["example.com/note"])
 }
 
@@ -58,8 +57,6 @@ func TestJobThatWasGoneIsNotFound(t *testing.T) {
 	err := frozen{r.deps.client, j}.Get(t.Context(), jobKey, j.Object())
 	expect.That(t, apierrors.IsNotFound(err) && j.UID == "", "Get returns %v and UID %q, want not found", err, j.UID)
 }
-
-var inNamespace = client.InNamespace(jobKey.Namespace)
 
 // jobframework reads a prebuilt Workload by its name.
 func TestJobframeworkHasThePrebuiltWorkloadAsObserved(t *testing.T) {
@@ -82,7 +79,7 @@ func TestJobframeworkHasThePrebuiltWorkloadAsObserved(t *testing.T) {
 func TestWorkloadIsHeldBeforeItsJobStarts(t *testing.T) {
 	stored, js := suspendedJob()
 	r, _ := newReconciler(t, stored, js)
-	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
+	r.deps.Defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	changeWorkload(t, r.deps.client, kit.All(giveQuota, kit.Copied, kit.Held))
 	_, job := reconcileOnce(t, r)
@@ -111,20 +108,18 @@ func TestRecordsAreKeptForWhatTheySay(t *testing.T) {
 
 // The API server is asked whether a TrainJob is gone only where a Workload hangs on the answer.
 func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
-	for name, workloads := range map[string][]client.Object{"with a Workload": {inttest.AdmittedOf("uid")}, "without": nil} {
-		t.Run(name, func(t *testing.T) {
-			r, _ := newReconciler(t, workloads...)
-			asked := 0
-			r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
-				if _, is := obj.(*trainjob.TrainJob); is {
-					asked++
-				}
-				return nil
-			})
-			j := expect.Must(r.deps.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
-			expect.Same(t, "It is there", false, j.UID != "")
-			expect.Same(t, "Number of requests", len(workloads), asked)
+	for _, workloads := range [][]client.Object{nil, {inttest.AdmittedOf("uid")}} {
+		r, _ := newReconciler(t, workloads...)
+		asked := 0
+		r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+			if _, is := obj.(*trainjob.TrainJob); is {
+				asked++
+			}
+			return nil
 		})
+		j := expect.Must(r.deps.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
+		expect.Same(t, "It is there", false, j.UID != "")
+		expect.Same(t, "Number of requests, one for Workloads that are there", len(workloads), asked)
 	}
 }
 
@@ -162,51 +157,47 @@ func inPages(c client.Client, asked *int) client.Client {
 
 func TestEachChildJob(t *testing.T) {
 	js := inttest.JobSetOf(inttest.Job("a"), false)
-	cases := map[string]struct{ own, strange, asked int }{
+	type row struct{ own, strange, asked int }
+	expect.Rows(t, map[string]row{
 		"a job has a few child Jobs": {own: 3, asked: 1},
 		"it has many":                {own: 12, asked: 2},
 		"somebody labels Jobs":       {own: 1, strange: 12, asked: 2},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var jobs []client.Object
-			for i := range tc.own + tc.strange {
-				child := kit.ChildJob(js, fmt.Sprintf("%02d", i))
-				if i < tc.strange {
-					child.OwnerReferences = nil
-				}
-				jobs = append(jobs, child)
+	}, func(t *testing.T, tc row) {
+		var jobs []client.Object
+		for i := range tc.own + tc.strange {
+			child := kit.ChildJob(js, fmt.Sprintf("%02d", i))
+			if i < tc.strange {
+				child.OwnerReferences = nil
 			}
-			asked, seen := 0, 0
-			expect.NoError(t, eachChildJob(t.Context(), inPages(inttest.Fake(jobs...).Build(), &asked), js, func(*batchv1.Job) { seen++ }))
-			expect.Same(t, "Unexpected number of Jobs", tc.own, seen)
-			expect.Same(t, "Unexpected number of requests", tc.asked, asked)
-		})
-	}
+			jobs = append(jobs, child)
+		}
+		asked, seen := 0, 0
+		expect.NoError(t, eachChildJob(t.Context(), inPages(inttest.Fake(jobs...).Build(), &asked), js, func(*batchv1.Job) { seen++ }))
+		expect.Same(t, "Unexpected number of Jobs", tc.own, seen)
+		expect.Same(t, "Unexpected number of requests", tc.asked, asked)
+	})
 }
 
 func TestEachJobNamed(t *testing.T) {
-	cases := map[string]struct{ names, asked, want int }{
-		"one name, one request":           {names: 1, asked: 1, want: 1},
-		"a few, of which some are there":  {names: 10, asked: 10, want: 10},
-		"many, and so all Jobs there are": {names: 100, asked: 3, want: 25},
-		"none, and nothing is asked":      {},
-	}
 	var jobs []client.Object
 	for i := range 25 {
 		jobs = append(jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i)}})
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			names := sets.New[string]()
-			for i := range tc.names {
-				names.Insert(fmt.Sprint(i))
-			}
-			asked, seen := 0, 0
-			live := inPages(inttest.Fake(jobs...).Build(), &asked)
-			expect.NoError(t, eachJobNamed(t.Context(), live, "ns", names, func(*metav1.PartialObjectMetadata) { seen++ }))
-			expect.Same(t, "Unexpected number of Jobs", tc.want, seen)
-			expect.Same(t, "Unexpected number of requests", tc.asked, asked)
-		})
-	}
+	type row struct{ names, asked, want int }
+	expect.Rows(t, map[string]row{
+		"one name, one request":           {names: 1, asked: 1, want: 1},
+		"a few, of which some are there":  {names: 10, asked: 10, want: 10},
+		"many, and so all Jobs there are": {names: 100, asked: 3, want: 25},
+		"none, and nothing is asked":      {},
+	}, func(t *testing.T, tc row) {
+		names := sets.New[string]()
+		for i := range tc.names {
+			names.Insert(fmt.Sprint(i))
+		}
+		asked, seen := 0, 0
+		live := inPages(inttest.Fake(jobs...).Build(), &asked)
+		expect.NoError(t, eachJobNamed(t.Context(), live, "ns", names, func(*metav1.PartialObjectMetadata) { seen++ }))
+		expect.Same(t, "Unexpected number of Jobs", tc.want, seen)
+		expect.Same(t, "Unexpected number of requests", tc.asked, asked)
+	})
 }

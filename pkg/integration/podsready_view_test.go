@@ -3,13 +3,11 @@
 package integration
 
 import (
-	"fmt"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -24,95 +22,74 @@ import (
 // with the next view of its Workload: none of its writes is a conflict.
 func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held,
-		kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted))
+	wl := inttest.WorkloadOf(stored, kit.Held, preempted, kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Admitted)
 	r, _ := newReconciler(t, stored, js, wl)
-	var written []string
-	r.deps.client = statusWrites(r.deps.client, func(w kit.Write) {
-		for _, condition := range w.Object.(*kueue.Workload).Status.Conditions {
-			if condition.Status == metav1.ConditionFalse {
-				written = append(written, condition.Type)
-			}
-		}
-	})
+	said := saidOf(r)
 	r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 
 	for range 2 {
 		// The second one has the same view as the first.
 		reconcileOnce(t, r)
 	}
-	expect.Same(t, "Unexpected writes", []string{kueue.WorkloadPodsReady}, written)
-	written = nil
-	kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
-	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
+	expect.Same(t, "Unexpected writes", []string{"PodsReady False: WaitForStart"}, *said)
+	changeWorkload(t, r.deps.client, kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart))
 	reconcileOnce(t, r)
-	expect.That(t, slices.Contains(written, kueue.WorkloadQuotaReserved),
-		"The next view of the Workload has %v written, want its quota to be given back", written)
+	expect.That(t, strings.Contains(strings.Join(*said, ""), "QuotaReserved False"), "After the next view %q is said, want the quota to be given back", *said)
 }
 
 // Kueue may admit nothing, in no queue, while a Workload that holds quota is not ready.
 func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 	ready, lost := kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
-	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 	pod := []client.Object{inttest.PodOf("ns", "job")}
 	moved := func(wl *kueue.Workload) { wl.Spec.QueueName = "another" }
 	limited := func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }
-	tests := map[string]struct {
+	type row struct {
 		job  func(*trainjob.TrainJob)
 		says func(*kueue.Workload)
 		pods []client.Object
 		want []string
-	}{
-		"a preempted job was ready, and a pod is left":     {says: kit.All(evicted, ready), pods: pod},
-		"a preempted job was not ready, and a pod is left": {says: kit.All(evicted, lost), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
-		"its last pod is gone":                             {says: kit.All(evicted, ready), want: []string{"PodsReady False: WaitForStart"}},
+	}
+	expect.Rows(t, map[string]row{
+		"a preempted job was ready, and a pod is left":     {says: kit.All(preempted, ready), pods: pod},
+		"a preempted job was not ready, and a pod is left": {says: kit.All(preempted, lost), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"its last pod is gone":                             {says: kit.All(preempted, ready), want: []string{"PodsReady False: WaitForStart"}},
 		"a failed job, and a pod is left":                  {job: ended(trainer.TrainJobFailed), says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"one that its user holds, and a pod is left":       {says: kit.All(lost, moved), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"one of another time limit, and a pod is left":     {says: kit.All(lost, limited), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-			wl := inttest.WorkloadOf(kit.With(stored, tc.job), tc.says, kit.Admitted, kit.Held)
-			r, _ := newReconciler(t, copied(append(tc.pods, stored, js, wl))...)
-			var written []string
-			r.deps.client = statusWrites(r.deps.client, func(w kit.Write) {
-				for _, said := range w.Object.(*kueue.Workload).Status.Conditions {
-					written = append(written, fmt.Sprintf("%s %s: %s", said.Type, said.Status, said.Reason))
-				}
-			})
-			r.deps.kueue = testenv.Kueue(testenv.BlocksAdmission)
-			for range 2 {
-				// The second one has the same view as the first.
-				reconcileOnce(t, r)
-			}
-			expect.Same(t, "Unexpected PodsReady", tc.want, written)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+		wl := inttest.WorkloadOf(kit.With(stored, tc.job), tc.says, kit.Admitted, kit.Held)
+		r, _ := newReconciler(t, append(tc.pods, stored, js, wl)...)
+		said := saidOf(r)
+		r.deps.kueue = testenv.Kueue(testenv.BlocksAdmission)
+		for range 2 {
+			// The second one has the same view as the first.
+			reconcileOnce(t, r)
+		}
+		expect.Same(t, "Unexpected PodsReady", tc.want, *said)
+	})
 }
 
 // Trainer tells of the counts of pods when it comes by: until it has resumed a job, they are those of
 // the run before.
 func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		said, jobSet, unsaid, want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"Trainer has not come by":                  {said: true, jobSet: true},
 		"Trainer has resumed the JobSet alone":     {said: true},
 		"Trainer has said that before it was so":   {jobSet: true},
 		"Trainer has resumed it":                   {want: true},
 		"Trainer has never seen the job suspended": {unsaid: true, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, tc.said, tc.jobSet, time.Now())
-			if tc.unsaid {
-				stored.Status.Conditions = nil
-			}
-			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
-			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
-			r, _ := newReconciler(t, js)
-			expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(t, r, stored).PodsReady(t.Context(), nil))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(false, tc.said, tc.jobSet, time.Now())
+		if tc.unsaid {
+			stored.Status.Conditions = nil
+		}
+		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+		stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
+		r, _ := newReconciler(t, js)
+		expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(t, r, stored).PodsReady(t.Context(), nil))
+	})
 }

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -69,48 +73,43 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	expect.That(t, len(left.Items) == 0, "The new job queues before its child Jobs are there: %v", left.Items)
 }
 
-// A start is told by one event, with the flavors, and one that repeats another is told, too.
 // Whoever may edit Workloads may keep one, and Kueue counts the quota of what is there.
 func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		finalizers []string
 		alive      bool
 		// runs is set for a job that is not suspended yet.
 		runs bool
 		pods []client.Object
 		want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"let go, and kept by somebody": {finalizers: []string{"example.com/mine"}, want: true},
 		"of a job that is to stop":     {finalizers: []string{"example.com/mine"}, runs: true},
 		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pods: []client.Object{inttest.PodOf("team", "llm")}},
 		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
 		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}},
 		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			wl := inttest.AdmittedOf("uid")
-			wl.Finalizers = tc.finalizers
-			c := inttest.Fake(append(tc.pods, wl)...).WithStatusSubresource(wl).Build()
-			if !tc.alive {
-				expect.NoError(t, c.Delete(t.Context(), wl))
-			}
-			inttest.Reload(t, c, wl)
-			r := &reconciler{deps: dependenciesOn(t, c, testenv.Describer(t, c))}
-			r.deps.live = inttest.PodsByPhase(c)
-			trainJob := inttest.Job("uid")
-			trainJob.Spec.Suspend = new(!tc.runs)
-			expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
-			inttest.Reload(t, c, wl)
-			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		wl := inttest.AdmittedOf("uid")
+		wl.Finalizers = tc.finalizers
+		if !tc.alive {
+			deleted(wl)
+		}
+		r, _ := onStatuses(t, append(tc.pods, wl)...)
+		trainJob := inttest.Job("uid")
+		trainJob.Spec.Suspend = new(!tc.runs)
+		expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
+		inttest.Reload(t, r.deps.client, wl)
+		expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
+	})
 }
 
+// A start is told by one event, with the flavors, and one that repeats another is told, too.
 func TestEveryStartIsToldOnce(t *testing.T) {
 	stored, js := suspendedJob()
 	r, recorder := newReconciler(t, stored, js)
-	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
+	r.deps.Defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	changeWorkload(t, r.deps.client, giveQuota)
 	_, started := reconcileOnce(t, r)
@@ -135,10 +134,7 @@ func TestWhatWaitsIsNotFirst(t *testing.T) {
 // A job that runs is what its JobSet and that one's Jobs have, whenever they were made. A prebuilt Workload is its user's:
 // it gives its quota back and stays. MultiKueue gets a copy back by deletion.
 func TestRunningJobStaysWithinItsQuota(t *testing.T) {
-	prebuilt := func(job *trainjob.TrainJob) {
-		job.Labels[kueueconstants.PrebuiltWorkloadLabel] = inttest.WorkloadOf(job).Name
-	}
-	tests := map[string]struct {
+	type row struct {
 		replicas, pods int32
 		job            func(*trainjob.TrainJob)
 		wl             func(*kueue.Workload)
@@ -146,7 +142,8 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		old        bool
 		kept       bool
 		wantMarked bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the JobSet is what the job was admitted for":         {replicas: 1, pods: 1, kept: true},
 		"the JobSet has more Jobs":                            {replicas: 2, pods: 1},
 		"a Job that the cache has from before it was scaled":  {replicas: 1, pods: 2, old: true, kept: true},
@@ -154,31 +151,27 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		"the job was deactivated meanwhile, and stops anyway": {replicas: 2, pods: 1, wl: kit.Deactivated, kept: true},
 		"the JobSet of a prebuilt Workload has more Jobs":     {replicas: 2, pods: 1, job: prebuilt, kept: true, wantMarked: true},
 		"that of a copy of MultiKueue's does":                 {replicas: 2, pods: 1, job: prebuilt, wl: kit.Copied},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
-			kit.With(stored, tc.job)
-			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", tc.replicas)
-			child := kit.ChildJob(js, "node", kit.Active(1))
-			child.Spec.Parallelism = &tc.pods
-			wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
-			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
-			r, recorder := newReconciler(t, js, child, wl)
-			if tc.old {
-				now := child.DeepCopy()
-				now.Spec.Parallelism = new(int32(1))
-				r.deps.live = inttest.Fake(js, now).Build()
-			}
-			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
-			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.deps.client, wl))
-			if tc.wantMarked {
-				inttest.Reload(t, r.deps.client, wl)
-				wantTold(t, eventsSoFar(recorder, ""), "Warning CannotStart gives its quota back, cannot run on it: prebuilt Workload")
-			}
-			expect.Same(t, "It is to be deactivated", tc.wantMarked, deactivation.Marked(wl))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
+		kit.With(stored, tc.job)
+		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", tc.replicas)
+		child := kit.ChildJob(js, "node", kit.Active(1))
+		child.Spec.Parallelism = &tc.pods
+		wl := inttest.WorkloadOf(stored, kit.Admitted, ofPods(1), tc.wl)
+		r, recorder := newReconciler(t, js, child, wl)
+		if tc.old {
+			now := child.DeepCopy()
+			now.Spec.Parallelism = new(int32(1))
+			r.deps.live = inttest.Fake(js, now).Build()
+		}
+		expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
+		expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.deps.client, wl))
+		if tc.wantMarked {
+			inttest.Reload(t, r.deps.client, wl)
+			wantTold(t, eventsSoFar(recorder, ""), "Warning CannotStart gives its quota back, cannot run on it: prebuilt Workload")
+		}
+		expect.Same(t, "It is to be deactivated", tc.wantMarked, deactivation.Marked(wl))
+	})
 }
 
 // docs/architecture.md lists the rules of each phase, in their order. One that is missing, or that comes too late, is a
@@ -213,29 +206,27 @@ func TestRulesAreThoseOfTheDocs(t *testing.T) {
 func TestUntilEnd(t *testing.T) {
 	wrong := errors.New("wrong")
 	minute, second := result{again: time.Minute}, result{again: time.Second}
-	tests := map[string]struct {
+	type row struct {
 		rules []result
 		want  result
 		asked int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"none has anything to say":         {rules: []result{{}, {}}, asked: 2},
 		"the earliest time counts":         {rules: []result{minute, second, {}}, want: second, asked: 3},
 		"one ends it":                      {rules: []result{minute, lookAgain(time.Second), second}, want: lookAgain(time.Second), asked: 2},
 		"one that does not queue":          {rules: []result{unqueued(time.Second), minute}, want: unqueued(time.Second), asked: 1},
 		"a view from before our own write": {rules: []result{{done: true, stale: true}, minute}, want: result{done: true, stale: true}, asked: 1},
 		"one comes to an error":            {rules: []result{minute, ofError(wrong), done(nil)}, want: result{again: time.Minute, err: wrong}, asked: 2},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			asked := 0
-			var rules []rule
-			for _, r := range tc.rules {
-				rules = append(rules, func(context.Context, *job) result { asked++; return r })
-			}
-			got := untilEnd(t.Context(), &job{}, rules)
-			expect.That(t, got == tc.want && asked == tc.asked, "it came to %+v by %d rules, want %+v by %d", got, asked, tc.want, tc.asked)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		asked := 0
+		var rules []rule
+		for _, r := range tc.rules {
+			rules = append(rules, func(context.Context, *job) result { asked++; return r })
+		}
+		got := untilEnd(t.Context(), &job{}, rules)
+		expect.That(t, got == tc.want && asked == tc.asked, "it came to %+v by %d rules, want %+v by %d", got, asked, tc.want, tc.asked)
+	})
 }
 
 // A rule that brings the job into another phase is the last of the settled ones; an error keeps none of the others from
@@ -252,23 +243,119 @@ func TestAll(t *testing.T) {
 
 // A job is in one phase, whatever else is true of it.
 func TestPhase(t *testing.T) {
-	ended := kit.True(trainer.TrainJobComplete, "")
-	tests := map[phase]func(*trainjob.TrainJob){
-		phaseGone: func(j *trainjob.TrainJob) { *j = trainjob.TrainJob{} },
-		phaseDeleting: func(j *trainjob.TrainJob) {
-			j.DeletionTimestamp = new(metav1.Now())
-			j.Status.Conditions = []metav1.Condition{ended}
-		},
-		phaseFinished:  func(j *trainjob.TrainJob) { j.Status.Conditions = []metav1.Condition{ended} },
+	complete := ended(trainer.TrainJobComplete)
+	for want, change := range map[phase]func(*trainjob.TrainJob){
+		phaseGone:      func(j *trainjob.TrainJob) { *j = trainjob.TrainJob{} },
+		phaseDeleting:  kit.All(isDeleted, complete),
+		phaseFinished:  complete,
 		phaseSuspended: func(j *trainjob.TrainJob) { j.Spec.Suspend = new(true) },
 		phaseRunning:   func(j *trainjob.TrainJob) { j.Spec.Suspend = new(false) },
+	} {
+		o := &observed{TrainJob: *kit.With(inttest.Job("uid"), change)}
+		expect.Same(t, "Unexpected phase", want, o.phase())
+		expect.Same(t, "It is alive when "+string(want), want == phaseSuspended || want == phaseRunning, o.alive())
 	}
-	for want, change := range tests {
-		t.Run(string(want), func(t *testing.T) {
-			o := &observed{TrainJob: *inttest.Job("uid")}
-			change(&o.TrainJob)
-			expect.Same(t, "Unexpected phase", want, o.phase())
-			expect.Same(t, "It is alive", want == phaseSuspended || want == phaseRunning, o.alive())
-		})
+}
+
+// What only time cures is tried again in its time, and nobody has to know; 0 is for all else.
+func TestRetryIn(t *testing.T) {
+	forbidden := func(reason string) error {
+		return apierrors.NewForbidden(jobclient.Resource, "llm", errors.New(reason))
 	}
+	missing := func(group, resource string) error {
+		return fmt.Errorf("preparing: %w", apierrors.NewNotFound(schema.GroupResource{Group: group, Resource: resource}, "gone"))
+	}
+	type row struct {
+		err  error
+		want time.Duration
+	}
+	expect.Rows(t, map[string]row{
+		"somebody else was faster": {err: apierrors.NewConflict(jobclient.Resource, "llm", errors.New("changed")), want: retrySoon},
+		"Trainer has not seen the last pod go": {want: retrySlowly, err: fmt.Errorf("stopping: %w", forbidden(
+			"spec.podTemplateOverrides: Forbidden: PodTemplateOverrides cannot be modified when the JobSet's ReplicatedJob node is still active"))},
+		"pods are left":                     {err: errStillActive, want: retrySlowly},
+		"the Workload is gone":              {err: missing("kueue.x-k8s.io", "workloads"), want: retrySoon},
+		"the namespace is about to go":      {err: inTerminating(), want: retryTerminating},
+		"there is no WorkloadPriorityClass": {err: missing("", "WorkloadPriorityClass"), want: retryClass},
+		"there is no PriorityClass":         {err: missing("", "PriorityClass"), want: retryClass},
+		"there are no Workloads":            {err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true)},
+		"something else is gone":            {err: missing("", "namespaces")},
+		"Trainer refuses for good":          {err: forbidden("must not have envs for the node containers")},
+		"a text that only looks so":         {err: errors.New("it is still active")},
+		"nothing is wrong":                  {},
+	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected retry", tc.want, retryIn(tc.err)) })
+}
+
+// inTerminating is the API server's answer where something is created in a namespace that is being deleted.
+func inTerminating() error {
+	err := apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("it is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestQuiet(t *testing.T) {
+	for err, wantError := range map[error]bool{errStillActive: false, errors.New("forbidden"): true} {
+		var out bytes.Buffer
+		log := quiet(funcr.NewJSON(func(line string) { out.WriteString(line + "\n") }, funcr.Options{Verbosity: 2}))
+		log.WithName("controller").WithValues("a", "b").Error(err, "Reconciling")
+		expect.Same(t, "Logged as an error: "+err.Error(), wantError, !strings.Contains(out.String(), `"level":2`))
+		expect.That(t, strings.Contains(out.String(), `"a":"b"`), "The values are lost:\n%s", out.String())
+	}
+}
+
+func TestStillAdmitted(t *testing.T) {
+	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
+	type live = []client.Object
+	type row struct {
+		live live
+		want bool
+	}
+	expect.Rows(t, map[string]row{
+		"it is":                           {live{inttest.AdmittedOf("a")}, true},
+		"it waits":                        {live{inttest.WorkloadOf(inttest.Job("a"))}, false},
+		"the Workload is being deleted":   {live{inttest.AdmittedOf("a", going)}, false},
+		"the admission is a former job's": {live{inttest.AdmittedOf("b")}, false},
+		"there is no Workload":            {nil, false},
+		"somebody else's has its name":    {live{foreign}, false},
+	}, func(t *testing.T, tc row) {
+		got, err := stillAdmitted(t.Context(), inttest.Fake(tc.live...).Build(), inttest.Job("a"))
+		expect.That(t, err == nil && got == tc.want, "stillAdmitted() = %t, %v; want %t", got, err, tc.want)
+	})
+}
+
+func TestConfirm(t *testing.T) {
+	other := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "other" }
+	provisioned := func(request string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady,
+				PodSetUpdates: []kueue.PodSetUpdate{{Name: "node", Annotations: map[string]string{"request": request}}}}}
+		}
+	}
+	type live = []client.Object
+	type row struct {
+		cached *kueue.Workload
+		live   live
+		want   error
+	}
+	expect.Rows(t, map[string]row{
+		"a check adds the same to pods":  {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("1"))}, nil},
+		"it adds what it did not before": {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("2"))}, errOutdated},
+		"the admission stands":           {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a")}, nil},
+		"it is gone":                     {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, ""))}, errOutdated},
+		"it is another one":              {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", other)}, errOutdated},
+		"the Workload is gone":           {inttest.AdmittedOf("a"), nil, errOutdated},
+		"the Workload is being deleted":  {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", going)}, errOutdated},
+	}, func(t *testing.T, tc row) {
+		got := confirm(t.Context(), inttest.Fake(tc.live...).Build(), tc.cached)
+		expect.That(t, errors.Is(got, tc.want), "confirm() = %v, want %v", got, tc.want)
+	})
+}
+
+func TestOneGenerationForAReconcile(t *testing.T) {
+	r, _ := newReconciler(t)
+	r.deps.trainer = testenv.Served(t, trainjob.Trainer21)
+	deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
+	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
+	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
+		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
 }

@@ -46,44 +46,37 @@ func TestYieldIsToldEachTime(t *testing.T) {
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
 func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 	job, left := inttest.Job("uid"), inttest.AdmittedOf("uid")
-	for name, tc := range map[string]struct {
+	type row struct {
 		there []client.Object
 		again bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job that is there":          {there: []client.Object{job.DeepCopy(), left.DeepCopy()}},
 		"one that is gone":             {},
 		"and one that left a Workload": {there: []client.Object{left.DeepCopy()}, again: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, _ := newReconciler(t, tc.there...)
-			r.deps.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.deps.client))
-			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-			again := result.RequeueAfter > 0
-			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
-			expect.Same(t, "Unexpected number of records", 0, len(r.deps.records.byName))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		r, _ := newReconciler(t, tc.there...)
+		r.deps.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.deps.client))
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+		again := result.RequeueAfter > 0
+		expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
+		expect.Same(t, "Unexpected number of records", 0, len(r.deps.records.byName))
+	})
 }
 
 // Trainer's CRD takes all TrainJobs with it, and what they leave has quota.
 func TestQuotaOfAJobThatIsGoneNeedsNoTrainer(t *testing.T) {
-	for name, pod := range map[string]bool{"its pods are gone": false, "a pod is left": true} {
-		t.Run(name, func(t *testing.T) {
-			left := inttest.AdmittedOf("uid", kit.Held)
-			c := inttest.Fake(left).WithStatusSubresource(left).Build()
-			expect.NoError(t, c.Delete(t.Context(), left))
-			if pod {
-				expect.NoError(t, c.Create(t.Context(), inttest.PodOf(left.Namespace, "llm")))
-			}
-			r := &reconciler{deps: dependenciesOn(t, c, testenv.Describer(t, c))}
-			r.deps.live = inttest.PodsByPhase(c)
-			r.deps.trainer.Set(t.Context(), 0, errors.New("there is no CRD"))
-			for range 2 {
-				expect.Must(r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("uid"))}))(t)
-			}
-			expect.Same(t, "Its Workload is there", pod, inttest.Exists(t, c, left))
-		})
-	}
+	expect.Rows(t, map[string][]client.Object{
+		"its pods are gone": nil, "a pod is left": {inttest.PodOf("team", "llm")},
+	}, func(t *testing.T, pods []client.Object) {
+		left := inttest.AdmittedOf("uid", kit.Held, deleted)
+		r, _ := onStatuses(t, append(pods, left)...)
+		r.deps.trainer.Set(t.Context(), 0, errors.New("there is no CRD"))
+		for range 2 {
+			expect.Must(r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("uid"))}))(t)
+		}
+		expect.Same(t, "Its Workload is there", len(pods) > 0, inttest.Exists(t, r.deps.client, left))
+	})
 }
 
 // While nobody knows who looks after TrainJobs, none of them is written, nor told before
@@ -121,16 +114,12 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 		"After the time every TrainJob must be looked at, and the manager not be ready")
 	expect.That(t, writes == 0, "%d writes before it was known who looks after TrainJobs", writes)
 	for _, answer := range []bool{false, true, false} {
-		drain(queue)
+		for queue.Len() > 0 {
+			item, _ := queue.Get()
+			queue.Done(item)
+		}
 		expect.NoError(t, r.deps.inTree.Observe(t.Context(), time.Now(), answer, nil))
 		expect.That(t, queue.Len() == 1 && r.deps.inTree.CheckKnown(nil) == nil, "Active %v, and the TrainJob is not looked at", answer)
-	}
-}
-
-func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for queue.Len() > 0 {
-		item, _ := queue.Get()
-		queue.Done(item)
 	}
 }
 
@@ -154,12 +143,13 @@ func TestLeaveAlone(t *testing.T) {
 	}
 	runs := func(s *scene) { s.job.Spec.Suspend = new(false) }
 	runsIn := func(s *scene) { s.in = true; runs(s) }
-	cases := map[string]struct {
+	type row struct {
 		change func(*scene)
 		alone  bool
 		// asked is how often the API server is asked about the namespace.
 		asked int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job that waits in a namespace that is Kueue's":       {change: func(s *scene) { s.in = true }},
 		"one that runs there since before it was":               {change: runsIn, alone: true, asked: 1},
 		"one that began later, without its webhook":             {change: kit.All(runsIn, func(s *scene) { s.child.Status.StartTime = new(metav1.NewTime(labelled.Add(time.Second))) }), asked: 1},
@@ -174,34 +164,31 @@ func TestLeaveAlone(t *testing.T) {
 		}, alone: true},
 		"a job elsewhere":               {change: runs, alone: true},
 		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = []client.Object{inttest.WorkloadOf(s.job, kit.Admitted)} }},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			s := &scene{}
-			s.job, s.js = disagreeing(true, true, true, time.Now())
-			s.js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
-			s.child = kit.ChildJob(s.js, "node")
-			s.child.Status.StartTime = new(metav1.NewTime(labelled))
-			tc.change(s)
-			r, _ := newReconciler(t, append(s.wl, s.job, s.js, s.child)...)
-			asked := 0
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubectl-label", Time: new(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
-			}}}
-			live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
-				asked++
-				namespace.DeepCopyInto(obj.(*corev1.Namespace))
-				return kit.ErrAnswered
-			})
-			manages(r, live, s.in)
-			j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
-			expect.NoError(t, observeNamespace(t.Context(), j).err)
-			got := leaveAlone(t.Context(), j)
-			expect.NoError(t, got.err)
-			expect.Same(t, "It is left alone", tc.alone, got.done)
-			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
+	}, func(t *testing.T, tc row) {
+		s := &scene{}
+		s.job, s.js = disagreeing(true, true, true, time.Now())
+		s.js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+		s.child = kit.ChildJob(s.js, "node")
+		s.child.Status.StartTime = new(metav1.NewTime(labelled))
+		tc.change(s)
+		r, _ := newReconciler(t, append(s.wl, s.job, s.js, s.child)...)
+		asked := 0
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl-label", Time: new(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
+		}}}
+		live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
+			asked++
+			namespace.DeepCopyInto(obj.(*corev1.Namespace))
+			return kit.ErrAnswered
 		})
-	}
+		manages(r, live, s.in)
+		j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
+		expect.NoError(t, observeNamespace(t.Context(), j).err)
+		got := leaveAlone(t.Context(), j)
+		expect.NoError(t, got.err)
+		expect.Same(t, "It is left alone", tc.alone, got.done)
+		expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
+	})
 }
 
 // jobframework looks at no job without a queue where Kueue does not manage these.
@@ -234,29 +221,28 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 
 // Between the two writes that free a job, its user may resume it: Trainer cannot take the gate from the JobSet then.
 func TestResumedBeforeItWasFree(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		gate, entry, jobSetRuns bool
 		want                    string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"its JobSet keeps the gate, without our entry": {gate: true, want: "gone"},
 		"its JobSet has none":                          {want: "suspended"},
 		"our entry is there":                           {gate: true, entry: true, want: "suspended"},
 		"its JobSet runs":                              {gate: true, jobSetRuns: true, want: "runs"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
-			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
-			if tc.gate {
-				js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
-			}
-			if tc.entry {
-				place(t, stored, patch.Gated("node"))
-			}
-			r, _ := newReconciler(t, stored, js)
-			manages(r, r.deps.live, false)
-			_, err := look(t, r, jobKey)
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected JobSet", tc.want, jobSetState(t, r.deps.client, js))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
+		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+		if tc.gate {
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		}
+		if tc.entry {
+			place(t, stored, patch.Gated("node"))
+		}
+		r, _ := newReconciler(t, stored, js)
+		manages(r, r.deps.live, false)
+		_, err := look(t, r, jobKey)
+		expect.NoError(t, err)
+		expect.Same(t, "Unexpected JobSet", tc.want, jobSetState(t, r.deps.client, js))
+	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -25,28 +24,21 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// child makes a child Job of a replicated job that runs n pods.
-func child(replicatedJob string, n int32, status batchv1.JobStatus) batchv1.Job {
+func child(replicatedJob string, n int32, status batchv1.JobStatus, changes ...func(*batchv1.Job)) batchv1.Job {
 	name := "job-" + replicatedJob + "-0"
-	return batchv1.Job{
+	return *kit.With(&batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: replicatedJob}},
 		Spec:       batchv1.JobSpec{Parallelism: new(n), Completions: new(n)},
 		Status:     status,
-	}
+	}, changes...)
 }
 
-func suspended(job batchv1.Job) batchv1.Job {
-	job.Spec.Suspend = new(true)
-	return job
+func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
+func exclusive(job *batchv1.Job) {
+	job.Spec.Template.Annotations = map[string]string{jobsetapi.ExclusiveKey: "rack"}
 }
-
-// annotated returns a Job whose pods have annotations with these keys.
-func annotated(job batchv1.Job, keys ...string) batchv1.Job {
-	job.Spec.Template.Annotations = map[string]string{}
-	for _, key := range keys {
-		job.Spec.Template.Annotations[key] = "rack"
-	}
-	return job
+func selecting(job *batchv1.Job) {
+	job.Spec.Template.Annotations[jobsetapi.NodeSelectorStrategyKey] = "rack"
 }
 
 func TestLackOf(t *testing.T) {
@@ -57,25 +49,26 @@ func TestLackOf(t *testing.T) {
 		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
 	byTrainer := func(what string) *lack { return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}} }
 	byJobSet := func(what string) *lack { return &lack{what: what, kind: "JobSet", asked: []types.UID{"js"}} }
-	tests := map[string]struct {
+	type row struct {
 		replicated []jobsetapi.ReplicatedJob
 		none       bool
 		change     func(*jobsetapi.JobSet)
 		jobs       []batchv1.Job
 		want       *lack
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no JobSet":          {none: true, want: byTrainer("Trainer has not made JobSet job")},
 		"a suspended JobSet": {change: func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(true) }, want: byTrainer("Trainer has not resumed JobSet job")},
 		"a JobSet that goes": {change: func(js *jobsetapi.JobSet) { js.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: byTrainer("JobSet job is still being deleted")},
 		"a finished JobSet":  {change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
 		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
-		"a suspended child":  {jobs: []batchv1.Job{suspended(child("node", 1, batchv1.JobStatus{}))}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
+		"a suspended child":  {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{}, suspended)}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
 		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &lack{what: "the Job controller has not made 2 of 2 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
 		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
-		"the others wait for the first to be scheduled": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{Active: 1}), jobsetapi.ExclusiveKey)}},
-		"the first itself is missing": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{}), jobsetapi.ExclusiveKey)},
+		"the others wait for the first to be scheduled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive)}},
+		"the first itself is missing": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{}, exclusive)},
 			want: &lack{what: "the Job controller has not made 4 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
-		"none waits where nodes are labeled": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{Active: 1}), jobsetapi.ExclusiveKey, jobsetapi.NodeSelectorStrategyKey)},
+		"none waits where nodes are labeled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive, selecting)},
 			want: &lack{what: "the Job controller has not made 3 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
 		"all pods": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
 		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: new(int32(2))})}},
@@ -90,21 +83,18 @@ func TestLackOf(t *testing.T) {
 			change: func(js *jobsetapi.JobSet) {
 				js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
 			},
-			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), suspended(child("node", 1, batchv1.JobStatus{}))}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "js"}}
-			if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {
-				js.Spec.ReplicatedJobs = plain
-			}
-			kit.With(js, tc.change)
-			if tc.none {
-				js = nil
-			}
-			expect.Same(t, "Unexpected lack", tc.want, lackOf(job, js, tc.jobs), cmp.AllowUnexported(lack{}))
-		})
-	}
+			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+	}, func(t *testing.T, tc row) {
+		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "js"}}
+		if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {
+			js.Spec.ReplicatedJobs = plain
+		}
+		kit.With(js, tc.change)
+		if tc.none {
+			js = nil
+		}
+		expect.Same(t, "Unexpected lack", tc.want, lackOf(job, js, tc.jobs), cmp.AllowUnexported(lack{}))
+	})
 }
 
 func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
@@ -168,40 +158,30 @@ func TestHoldBack(t *testing.T) {
 }
 
 func TestPlacedMessage(t *testing.T) {
-	wl := &kueue.Workload{
-		Spec: kueue.WorkloadSpec{QueueName: "team"},
-		Status: kueue.WorkloadStatus{Admission: &kueue.Admission{
-			ClusterQueue: "gpus",
-			PodSetAssignments: []kueue.PodSetAssignment{
-				{Name: "dataset-initializer", Count: new(int32(1))},
-				{
-					Name: "node", Count: new(int32(2)),
-					Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "cpus", "memory": "cpus", "nvidia.com/gpu": "h100"},
-					ResourceUsage: corev1.ResourceList{
-						"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("16"),
-					},
-				},
-			},
-		}},
-	}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{QueueName: "team"}}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{
+		{Name: "dataset-initializer", Count: new(int32(1))},
+		{Name: "node", Count: new(int32(2)), ResourceUsage: kit.Amounts("cpu", "8", "memory", "64Gi", "nvidia.com/gpu", "16"),
+			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "cpus", "memory": "cpus", "nvidia.com/gpu": "h100"}},
+	}}
 	want := "Admitted from queue team by ClusterQueue gpus: dataset-initializer 1 pod on no flavor, it requests nothing; " +
 		"node 2 pods on flavor cpus (64Gi memory, 8 cpu), flavor h100 (16 nvidia.com/gpu)"
 	expect.Same(t, "Unexpected message", want, placedMessage(wl))
 }
 
 func TestAwaitTrainer(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		// suspended: the TrainJob, what Trainer says of it, the JobSet.
 		job, said, jobSet bool
 		// written is how long ago the TrainJob was.
 		written time.Duration
 		// changed is set where it is seen to be changed just now.
-		changed   bool
-		notKueues bool
-
+		changed  bool
+		change   func(*trainjob.TrainJob)
 		wantWait bool
 		wantTold string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"Trainer has heard":                         {job: true, said: true, jobSet: true, written: time.Hour},
 		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
 		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
@@ -210,23 +190,17 @@ func TestAwaitTrainer(t *testing.T) {
 		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
 		"a start long ago":                          {job: false, said: true, jobSet: true, written: time.Hour, wantWait: true, wantTold: "is still suspended"},
 		"a start that the JobSet shows already":     {job: false, said: true, jobSet: false, written: time.Hour},
-		"a job that is not Kueue's":                 {job: true, said: false, jobSet: false, written: time.Hour, notKueues: true},
+		"a job that is not Kueue's":                 {job: true, said: false, jobSet: false, written: time.Hour, change: withoutQueue},
 		"a stop that the JobSet shows, with a gate": {job: true, said: false, jobSet: true, written: time.Hour},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
-			if tc.notKueues {
-				stored.Labels = nil
-			}
-			r, recorder := newReconciler(t, stored, js)
-			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.written))
-			if tc.changed {
-				r.deps.expectations.Satisfied(stored)
-			}
-			wait := awaitTrainer(t.Context(), jobOf(t, r, stored)).again
-			expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)
-			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
+		r, recorder := newReconciler(t, kit.With(stored, tc.change), js)
+		r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.written))
+		if tc.changed {
+			r.deps.expectations.Satisfied(stored)
+		}
+		wait := awaitTrainer(t.Context(), jobOf(t, r, stored)).again
+		expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)
+		wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
+	})
 }

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -62,13 +63,34 @@ func dependenciesOn(tb testing.TB, c client.Client, describer *podsets.Describer
 // newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
 func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
 	t.Helper()
-	c := inttest.Fake(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: jobKey.Namespace}}).Build()
+	c := inttest.Fake(inttest.Runtime(), kit.Namespace(jobKey.Namespace)).Build()
 	deps, recorder := dependenciesOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
 	deps.live, deps.Recorder, deps.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
+	r := &reconciler{deps: deps}
+	create(t, r, objects...)
+	return r, recorder
+}
+
+// create creates objects, which rows of a table may share, and deletes those that have a deletion time.
+func create(t *testing.T, r *reconciler, objects ...client.Object) {
+	t.Helper()
 	for _, obj := range objects {
-		expect.NoError(t, c.Create(t.Context(), obj))
+		deleted := obj.GetDeletionTimestamp() != nil
+		obj.SetResourceVersion("")
+		expect.NoError(t, r.deps.client.Create(t.Context(), obj))
+		if deleted {
+			expect.NoError(t, r.deps.client.Delete(t.Context(), obj))
+		}
 	}
-	return &reconciler{deps: deps}, recorder
+}
+
+// onStatuses returns a reconciler of an API server that has the status of Workloads apart, as a real one does.
+func onStatuses(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
+	t.Helper()
+	r, recorder := newReconciler(t)
+	c := inttest.Fake(append(objects, inttest.Runtime())...).WithStatusSubresource(&kueue.Workload{}).Build()
+	r.deps.client, r.deps.live = c, inttest.PodsByPhase(c)
+	return r, recorder
 }
 
 // jobOf is a TrainJob in the eyes of a reconcile.
@@ -81,7 +103,6 @@ func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 	return j
 }
 
-// look reconciles a TrainJob.
 func look(t *testing.T, r *reconciler, key client.ObjectKey) (ctrl.Result, error) {
 	t.Helper()
 	j, err := r.deps.observe(t.Context(), key)
@@ -100,7 +121,6 @@ func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob
 	return result, storedJob(t, r)
 }
 
-// storedJob is the TrainJob as the API server has it.
 func storedJob(t *testing.T, r *reconciler) *trainjob.TrainJob {
 	t.Helper()
 	stored := &trainjob.TrainJob{}
@@ -131,7 +151,6 @@ func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
 	return disagreeing(true, true, true, time.Now())
 }
 
-// place adds our entry to a TrainJob.
 func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
 	tb.Helper()
 	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, placements))(tb)
@@ -149,34 +168,26 @@ func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 	return "runs"
 }
 
-// copied are objects that cases share, each of which a client may change.
-func copied(objects []client.Object) (all []client.Object) {
-	for _, obj := range objects {
-		all = append(all, obj.DeepCopyObject().(client.Object))
-	}
-	return all
-}
-
-// statusWrites notes writes of statuses, which the fake API server of these tests does not have.
-func statusWrites(c client.Client, note func(kit.Write)) client.Client {
-	return kit.Writes(c, func(w kit.Write) error {
+// saidOf notes the conditions of Workloads whose status is written, which the fake API server of these tests does not have.
+func saidOf(r *reconciler) *[]string {
+	var said []string
+	r.deps.client = kit.Writes(r.deps.client, func(w kit.Write) error {
 		if w.SubResource == "" {
 			return nil
 		}
-		note(w)
+		for _, condition := range w.Object.(*kueue.Workload).Status.Conditions {
+			said = append(said, fmt.Sprintf("%s %s: %s", condition.Type, condition.Status, condition.Reason))
+		}
 		return kit.ErrAnswered
 	})
+	return &said
 }
 
-// changeJob changes the TrainJob, as its user or Trainer does.
 func changeJob(t *testing.T, r *reconciler, change func(*trainjob.TrainJob)) {
 	t.Helper()
-	stored := storedJob(t, r)
-	change(stored)
-	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
+	expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(storedJob(t, r), change)))
 }
 
-// theWorkload returns the one Workload.
 func theWorkload(t *testing.T, c client.Client) *kueue.Workload {
 	t.Helper()
 	var list kueue.WorkloadList
@@ -185,12 +196,43 @@ func theWorkload(t *testing.T, c client.Client) *kueue.Workload {
 	return &list.Items[0]
 }
 
-// changeWorkload changes the one Workload.
 func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload)) {
 	t.Helper()
-	wl := theWorkload(t, c)
-	change(wl)
-	expect.NoError(t, c.Update(t.Context(), wl))
+	expect.NoError(t, c.Update(t.Context(), kit.With(theWorkload(t, c), change)))
+}
+
+var preempted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+
+// deleted is a Workload that create deletes, going one that is about to go and stays.
+func deleted(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
+func going(wl *kueue.Workload)   { kit.With(wl, deleted).Finalizers = []string{"test/hold"} }
+
+// evictedAgo has Kueue have evicted a Workload some time ago.
+func evictedAgo(ago time.Duration) func(*kueue.Workload) {
+	evicted := kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+	evicted.LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
+	return kit.Says(evicted)
+}
+
+// isDeleted has somebody's finalizer keep a TrainJob that create deletes.
+func isDeleted(job *trainjob.TrainJob) {
+	job.DeletionTimestamp, job.Finalizers = new(metav1.Now()), []string{"example.com/mine"}
+}
+
+func ended(condition string) func(*trainjob.TrainJob) {
+	return func(t *trainjob.TrainJob) { t.Status.Conditions = append(t.Status.Conditions, kit.True(condition, "")) }
+}
+
+// elsewhere has MultiKueue run a TrainJob in another cluster.
+func elsewhere(job *trainjob.TrainJob) { job.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }
+
+func ofPods(count int32) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) { wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: count}} }
+}
+
+// prebuilt has a TrainJob name the Workload that it would get.
+func prebuilt(job *trainjob.TrainJob) {
+	job.Labels[kueueconstants.PrebuiltWorkloadLabel] = inttest.WorkloadOf(job).Name
 }
 
 // giveQuota admits a Workload by ClusterQueue gpus.
@@ -199,7 +241,6 @@ func giveQuota(wl *kueue.Workload) {
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: new(int32(1))}}}
 }
 
-// eventsSoFar returns those that contain a text.
 func eventsSoFar(recorder *events.FakeRecorder, text string) []string {
 	var found []string
 	for len(recorder.Events) > 0 {
@@ -218,11 +259,11 @@ func wantTold(t *testing.T, told []string, want string) {
 }
 
 // servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
-func servedDefaults(tb testing.TB) *podset.Defaults {
+func servedDefaults(tb testing.TB) *podsets.Defaults {
 	tb.Helper()
 	dir := expect.Must(exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())(tb)
 	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml")))(tb)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	expect.NoError(tb, yaml.Unmarshal(data, crd))
-	return expect.Must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))(tb)
+	return podsets.FixedDefaults(expect.Must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))(tb))
 }

@@ -70,7 +70,7 @@ func ConfigMap(namespace, name, key, text string) *corev1.ConfigMap {
 func CRD(name, version string, specFields ...string) *apiextensionsv1.CustomResourceDefinition {
 	fields := map[string]apiextensionsv1.JSONSchemaProps{}
 	for _, field := range specFields {
-		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array"}
+		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{

@@ -12,7 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,7 +35,7 @@ func TestTrim(t *testing.T) {
 	rest.Labels = map[string]string{placeholder.Label: "llm"}
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
-	gpus := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	gpus := kit.GPUResources("8")
 	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers:   []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
 		NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates,
@@ -67,7 +66,8 @@ func TestTrim(t *testing.T) {
 		return p
 	}
 	child := func(owner string, labels map[string]string, template corev1.PodTemplateSpec, both map[string]string) *batchv1.Job {
-		job := &batchv1.Job{ObjectMeta: owned(owner), Spec: batchv1.JobSpec{Template: withMetadata(template, both)}}
+		template.Labels, template.Annotations = maps.Clone(both), maps.Clone(both)
+		job := &batchv1.Job{ObjectMeta: owned(owner), Spec: batchv1.JobSpec{Template: template}}
 		job.Labels = labels
 		return job
 	}
@@ -76,10 +76,11 @@ func TestTrim(t *testing.T) {
 		p.Annotations = annotations
 		return p
 	}
-	tests := map[string]struct {
+	type row struct {
 		trim     func(any) (any, error)
 		in, want any
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a TrainJob's Workload loses its managed fields":                    {trim: trimWorkload, in: workload(managed, spec), want: workload(owned("TrainJob"), spec)},
 		"another kind's Workload keeps its name":                            {trim: trimWorkload, in: workload(owned("Job"), spec), want: workload(owned("Job"), kueue.WorkloadSpec{})},
 		"another kind's Workload that a TrainJob owns as well stays":        {trim: trimWorkload, in: workload(shared, spec), want: workload(shared, spec)},
@@ -95,23 +96,18 @@ func TestTrim(t *testing.T) {
 			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"}))},
 		"a pod behind another gate keeps that it is there": {trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)),
 			want: pod(corev1.PodSpec{}, "", union(name, gatedLabel))},
-		"a pod of no JobSet keeps that it is there": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)),
-			want: pod(corev1.PodSpec{}, "", gatedLabel)},
+		"a pod of no JobSet keeps that it is there": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)), want: pod(corev1.PodSpec{}, "", gatedLabel)},
 		"a Job keeps whose it is, where its pods go and whether they wait for the first": {trim: TrimJob,
 			in:   child("JobSet", union(whose, counted), full, union(counted, placed, name, exclusive)),
 			want: child("JobSet", whose, lean, union(placed, name, exclusive))},
-		"a Job that waits keeps where its pods go": {trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)),
-			want: child("JobSet", whose, lean, union(gatedLabel, name))},
-		"a Job that nobody has queued yet keeps where its pods go": {trim: TrimJob, in: child("JobSet", whose, full, name),
-			want: child("JobSet", whose, lean, name)},
-		"a large Job that nobody queues keeps whose it is": {trim: TrimJob, in: child("JobSet", whose, full, union(name, large)),
-			want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil)},
+		"a Job that waits keeps where its pods go":                 {trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)), want: child("JobSet", whose, lean, union(gatedLabel, name))},
+		"a Job that nobody has queued yet keeps where its pods go": {trim: TrimJob, in: child("JobSet", whose, full, name), want: child("JobSet", whose, lean, name)},
+		"a large Job that nobody queues keeps whose it is":         {trim: TrimJob, in: child("JobSet", whose, full, union(name, large)), want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil)},
 		"a large Job that JobSet did not make keeps whose it says it is": {trim: TrimJob, in: child("CronJob", whose, full, union(placed, name, large)),
 			want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil)},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected object", tc.want, expect.Must(tc.trim(tc.in))(t)) })
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected object", tc.want, expect.Must(tc.trim(tc.in))(t))
+	})
 }
 
 func union(of ...map[string]string) map[string]string {
@@ -120,11 +116,6 @@ func union(of ...map[string]string) map[string]string {
 		maps.Copy(all, m)
 	}
 	return all
-}
-
-func withMetadata(template corev1.PodTemplateSpec, both map[string]string) corev1.PodTemplateSpec {
-	template.Labels, template.Annotations = maps.Clone(both), maps.Clone(both)
-	return template
 }
 
 // What the API server sends of two jobs is decoded twice, and kept once.

@@ -6,11 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	// The library that the API server applies JSON patches with.
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,12 +37,13 @@ import (
 func TestGuardedPatch(t *testing.T) {
 	const seen = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},`
 	const noLabels = `{"op":"test","path":"/metadata/labels","value":null},{"op":"test","path":"/metadata/annotations","value":null},`
-	cases := map[string]struct {
+	type row struct {
 		known   metav1.ObjectMeta
 		merge   string
 		want    string
 		wantErr bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a start is made under a test of the generation, and of labels that are not there": {
 			merge: `{"metadata":{"resourceVersion":"7"},"spec":{"suspend":false,"runtimePatches":[{"manager":"a","x":{"zero":false}}]}}`,
 			want: seen + noLabels +
@@ -64,37 +68,32 @@ func TestGuardedPatch(t *testing.T) {
 		"labels are not our business":  {merge: `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`, wantErr: true},
 		"nor are other fields":         {merge: `{"spec":{"trainer":{"numNodes":3}}}`, wantErr: true},
 		"no JSON":                      {merge: `{`, wantErr: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			changes, err := specChanges([]byte(tc.merge))
-			expect.Need(t, (err != nil) == tc.wantErr, "specChanges: error %v, want one: %t", err, tc.wantErr)
-			if err != nil {
-				return
-			}
-			tc.known.UID, tc.known.Generation = "uid", 3
-			patch := expect.Must(guardedPatch(changes, &tc.known))(t)
-			expect.Same(t, "Unexpected patch", tc.want, string(expect.Must(patch.Data(nil))(t)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		changes, err := specChanges([]byte(tc.merge))
+		expect.Need(t, (err != nil) == tc.wantErr, "specChanges: error %v, want one: %t", err, tc.wantErr)
+		if err != nil {
+			return
+		}
+		tc.known.UID, tc.known.Generation = "uid", 3
+		patch := expect.Must(guardedPatch(changes, &tc.known))(t)
+		expect.Same(t, "Unexpected patch", tc.want, string(expect.Must(patch.Data(nil))(t)))
+	})
 }
 
 func TestFailedTest(t *testing.T) {
 	test := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
 	invalid := apierrors.NewInvalid(trainjob.GVK.GroupKind(), "job", field.ErrorList{field.Required(field.NewPath("spec"), "")})
-	cases := map[string]struct {
+	type row struct {
 		err  error
 		want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a failed test":                     {err: test, want: true},
 		"an invalid object is another case": {err: invalid},
 		"so is a conflict of others":        {err: apierrors.NewConflict(schema.GroupResource{}, "job", errors.New("changed"))},
 		"and anything else":                 {err: errors.New("network")},
 		"nothing":                           {},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected failedTest", tc.want, failedTest(tc.err)) })
-	}
+	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected failedTest", tc.want, failedTest(tc.err)) })
 }
 
 func TestExpectations(t *testing.T) {
@@ -119,48 +118,43 @@ func TestRefused(t *testing.T) {
 	overtaken := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
 	labelled, namesake := jobAt(3), jobAt(3)
 	labelled.Labels, namesake.UID = map[string]string{"kueue.x-k8s.io/queue-name": "other"}, "new"
-	cases := map[string]struct {
+	type row struct {
 		live         *trainjob.TrainJob
 		err          error
 		wantConflict bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"somebody was faster":              {live: jobAt(4), err: overtaken, wantConflict: true},
 		"the queue is another by now":      {live: labelled, err: overtaken, wantConflict: true},
 		"a webhook's refusal looks alike":  {live: jobAt(3), err: overtaken},
 		"another job has the name by now":  {live: namesake, err: overtaken, wantConflict: true},
 		"anything else stays what it was ": {live: jobAt(4), err: errors.New("network")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			c := clientOn(t, nil, inttest.Fake(tc.live).Build())
-			expect.Same(t, "It is a conflict", tc.wantConflict, apierrors.IsConflict(c.refused(t.Context(), jobAt(3), &jobAt(3).ObjectMeta, tc.err)))
-			newer := tc.wantConflict && tc.live.Generation > 3
-			expect.That(t, c.expectations.Satisfied(jobAt(3)) != newer, "A view must be waited for if, and only if, there is a newer one")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := clientOn(t, nil, inttest.Fake(tc.live).Build())
+		expect.Same(t, "It is a conflict", tc.wantConflict, apierrors.IsConflict(c.refused(t.Context(), jobAt(3), &jobAt(3).ObjectMeta, tc.err)))
+		newer := tc.wantConflict && tc.live.Generation > 3
+		expect.That(t, c.expectations.Satisfied(jobAt(3)) != newer, "A view must be waited for if, and only if, there is a newer one")
+	})
 }
 
 func TestSteps(t *testing.T) {
 	start := changes{"suspend": json.RawMessage("false"), "runtimePatches": json.RawMessage("[]")}
 	stop := changes{"suspend": json.RawMessage("true"), "runtimePatches": json.RawMessage("[]")}
 	resume := changes{"suspend": json.RawMessage("false")}
-	cases := map[string]struct {
+	type row struct {
 		all    changes
 		served trainjob.TrainerVersion
 		want   []changes
-	}{
-		"a start in one request": {all: start, served: trainjob.Trainer23, want: []changes{start}},
-		"a start in two, placed while suspended": {all: start, served: trainjob.Trainer22,
-			want: []changes{{"runtimePatches": json.RawMessage("[]")}, resume}},
+	}
+	expect.Rows(t, map[string]row{
+		"a start in one request":                 {all: start, served: trainjob.Trainer23, want: []changes{start}},
+		"a start in two, placed while suspended": {all: start, served: trainjob.Trainer22, want: []changes{{"runtimePatches": json.RawMessage("[]")}, resume}},
 		"overrides, when the CRD is replaced meanwhile": {served: trainjob.Trainer23,
 			all:  changes{"suspend": json.RawMessage("false"), "podTemplateOverrides": json.RawMessage("[]")},
 			want: []changes{{"podTemplateOverrides": json.RawMessage("[]")}, resume}},
 		"a job that is placed already": {all: resume, served: trainjob.Trainer21, want: []changes{resume}},
 		"a stop":                       {all: stop, served: trainjob.Trainer21, want: []changes{stop}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected requests", tc.want, steps(tc.all, tc.served)) })
-	}
+	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected requests", tc.want, steps(tc.all, tc.served)) })
 }
 
 func TestChangedBy(t *testing.T) {
@@ -195,33 +189,31 @@ func TestChangedBy(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		step changes
 		// dropped makes the API server one that does not have the field.
 		dropped      bool
 		wantConflict bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a field that is stored":                 {step: changes{"podTemplateOverrides": json.RawMessage(`[{"targetJobs":[]}]`)}},
 		"a field that the API server drops":      {step: changes{"podTemplateOverrides": json.RawMessage(`[{"targetJobs":[]}]`)}, dropped: true, wantConflict: true},
 		"entries that the API server drops":      {step: changes{"runtimePatches": json.RawMessage(`[{"manager":"a"}]`)}, dropped: true, wantConflict: true},
 		"the last entry is taken away":           {step: changes{"runtimePatches": json.RawMessage(`null`)}},
 		"the last override is taken away":        {step: changes{"podTemplateOverrides": json.RawMessage(`null`)}},
 		"a write that has nothing to do with it": {step: changes{"suspend": json.RawMessage(`true`)}, dropped: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			job := jobAt(1)
-			expect.NoError(t, json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec))
-			c := clientAnswered(t, job, func(spec *trainjob.Spec) {
-				if tc.dropped {
-					*spec = trainjob.Spec{Suspend: spec.Suspend}
-				}
-			})
-			err := c.write(t.Context(), job.DeepCopy(), tc.step)
-			expect.That(t, apierrors.IsConflict(err) == tc.wantConflict && (err != nil) == tc.wantConflict,
-				"write returned %v, want a conflict: %t", err, tc.wantConflict)
+	}, func(t *testing.T, tc row) {
+		job := jobAt(1)
+		expect.NoError(t, json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec))
+		c := clientAnswered(t, job, func(spec *trainjob.Spec) {
+			if tc.dropped {
+				*spec = trainjob.Spec{Suspend: spec.Suspend}
+			}
 		})
-	}
+		err := c.write(t.Context(), job.DeepCopy(), tc.step)
+		expect.That(t, apierrors.IsConflict(err) == tc.wantConflict && (err != nil) == tc.wantConflict,
+			"write returned %v, want a conflict: %t", err, tc.wantConflict)
+	})
 }
 
 func TestWriteInVainIsCounted(t *testing.T) {
@@ -234,7 +226,6 @@ func TestWriteInVainIsCounted(t *testing.T) {
 	expect.Same(t, "Unexpected number of writes", 1, expect.Must(testutil.GatherAndCount(registry, metrics.Writes.Name))(t))
 }
 
-// jobAt is a TrainJob of a generation.
 func jobAt(generation int64) *trainjob.TrainJob {
 	job := inttest.Job("uid")
 	job.Generation = generation
@@ -312,10 +303,11 @@ func TestUpdateOfAWorkload(t *testing.T) {
 	}
 	local := copied(true)
 	local.Labels = nil
-	for name, tc := range map[string]struct {
+	type row struct {
 		wl   *kueue.Workload
 		want []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a copy that gets its owner":          {wl: copied(true), want: []string{kueues, ours}},
 		"a copy without an owner":             {wl: copied(false)},
 		"a Workload of this cluster":          {wl: local},
@@ -324,13 +316,165 @@ func TestUpdateOfAWorkload(t *testing.T) {
 		"a finished copy that Kueue held":     {wl: finished(copied(true, kueues, ours)), want: []string{kueues, ours}},
 		"a finished copy that is let go":      {wl: finished(copied(true, ours, mine)), want: []string{mine}},
 		"a finished copy that was never held": {wl: finished(copied(true))},
-	} {
-		t.Run(name, func(t *testing.T) {
-			wl := tc.wl
-			stored := inttest.Fake(wl).Build()
-			inttest.Reload(t, stored, wl)
-			expect.NoError(t, (&Client{Client: stored}).Update(t.Context(), wl))
-			expect.Same(t, "Unexpected finalizers", tc.want, wl.Finalizers)
-		})
+	}, func(t *testing.T, tc row) {
+		wl := tc.wl
+		stored := inttest.Fake(wl).Build()
+		inttest.Reload(t, stored, wl)
+		expect.NoError(t, (&Client{Client: stored}).Update(t.Context(), wl))
+		expect.Same(t, "Unexpected finalizers", tc.want, wl.Finalizers)
+	})
+}
+
+func TestDecisionTests(t *testing.T) {
+	const (
+		queue    = "kueue.x-k8s.io/queue-name"
+		prebuilt = "kueue.x-k8s.io/prebuilt-workload-name"
+	)
+	meta := func(labels, annotations map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Labels: labels, Annotations: annotations}
 	}
+	type row struct {
+		known, live metav1.ObjectMeta
+		want        bool
+	}
+	expect.Rows(t, map[string]row{
+		"the same":                      {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "a"}, nil), want: true},
+		"none at all":                   {want: true},
+		"another label came":            {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "a", "b": "c"}, nil), want: true},
+		"another queue":                 {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "b"}, nil)},
+		"the last label went":           {known: meta(map[string]string{queue: "a"}, nil)},
+		"the first label came":          {live: meta(map[string]string{queue: "a"}, nil)},
+		"the time limit went":           {known: meta(map[string]string{queue: "a", "kueue.x-k8s.io/max-exec-time-seconds": "9"}, nil), live: meta(map[string]string{queue: "a"}, nil)},
+		"a time limit came":             {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "a", "kueue.x-k8s.io/max-exec-time-seconds": "9"}, nil)},
+		"a priority came":               {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "a", "kueue.x-k8s.io/priority-class": "p"}, nil)},
+		"a prebuilt Workload came":      {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "a", prebuilt: "w"}, nil)},
+		"the same by annotation":        {known: meta(nil, map[string]string{"a": "b"}), live: meta(nil, map[string]string{"a": "b", prebuilt: "w"})},
+		"another annotation came":       {known: meta(nil, map[string]string{"a": "b"}), live: meta(nil, map[string]string{"a": "c", "d": "e"}), want: true},
+		"an empty value is one":         {known: meta(map[string]string{queue: "a"}, nil), live: meta(map[string]string{queue: "a", prebuilt: ""}, nil)},
+		"empty maps are none":           {known: meta(map[string]string{}, map[string]string{}), want: true},
+		"an empty value that was there": {known: meta(map[string]string{queue: "a", prebuilt: ""}, nil), live: meta(map[string]string{queue: "a", prebuilt: ""}, nil), want: true},
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected decidedAlike", tc.want, decidedAlike(&tc.live, &tc.known))
+		err := applied(t, &tc.known, &tc.live)
+		expect.That(t, (err == nil) == tc.want, "The tests say %v, want them to hold: %t", err, tc.want)
+	})
+}
+
+// applied returns what the API server's library says to the tests made of known on an object.
+func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
+	t.Helper()
+	patch := expect.Must(jsonpatch.DecodePatch([]byte(expect.JSON(t, decisionTests(known)))))(t)
+	for _, operation := range patch {
+		_, has := operation["value"]
+		expect.That(t, has, "An older API server panics at %v", operation)
+	}
+	_, err := patch.Apply([]byte(expect.JSON(t, map[string]any{"metadata": live})))
+	return err
+}
+
+func TestBackoff(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	r := NewExpectations(clock)
+	var waits []string
+	for range 12 {
+		wait := BackoffOf(r.may(jobAt(1), "start"))
+		waits = append(waits, wait.String())
+		clock.SetTime(clock.Now().Add(wait))
+		expect.NoError(t, r.may(jobAt(1), "start"))
+		r.reverted(jobAt(1), "start", "undone")
+	}
+	want := []string{"0s", "0s", "0s", "1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
+	expect.Same(t, "Unexpected waits", want, waits)
+	expect.That(t, BackoffOf(fmt.Errorf("starting: %w", r.may(jobAt(1), "start"))) != 0, "It has to wait")
+	for what, err := range map[string]error{
+		"another write": r.may(jobAt(1), "stop"), "another job's": r.may(inttest.Job("other"), "start"),
+	} {
+		expect.That(t, err == nil, "%s has to wait: %v", what, err)
+	}
+	r.kept(jobAt(1), "start")
+	expect.NoError(t, r.may(jobAt(1), "start"))
+}
+
+func TestChanged(t *testing.T) {
+	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + inttest.Gate + `]`), "suspend": []byte("false")}
+	type row struct {
+		step   changes
+		stored string
+		want   string
+	}
+	expect.Rows(t, map[string]row{
+		"kept":                       {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"},` + inttest.Gate + `]}`, ""},
+		"somebody else's may change": {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/b"},` + inttest.Gate + `]}`, ""},
+		"ours is gone":               {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"}]}`, "spec.runtimePatches"},
+		"all are gone":               {gated, `{"suspend":false}`, "spec.runtimePatches"},
+		"ours says something else":   {gated, `{"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[]}}}}]}`, "spec.runtimePatches"},
+		"suspended again":            {gated, `{"suspend":true,"runtimePatches":[` + inttest.Gate + `]}`, "spec.suspend"},
+		"only suspend was set":       {changes{"suspend": []byte("true")}, `{"suspend":true}`, ""},
+		"a field was taken away":     {changes{"runtimePatches": []byte("null")}, `{}`, ""},
+	}, func(t *testing.T, tc row) {
+		var stored trainjob.Spec
+		expect.NoError(t, stored.UnmarshalJSON([]byte(tc.stored)))
+		expect.Same(t, "Unexpected changed", tc.want, expect.Must(tc.step.changed(&stored))(t))
+	})
+	expect.That(t, BackoffOf(errors.New("something else")) == 0, "Another error waits for nothing")
+}
+
+func TestStoppedBeforeResume(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(100, 0))
+	e := NewExpectations(clock)
+	_, pending := e.StoppedBeforeResume(jobAt(1))
+	expect.That(t, !pending, "A job that was never resumed is expected to be")
+	e.ExpectResume(jobAt(1))
+	_, pending = e.StoppedBeforeResume(jobAt(1))
+	expect.That(t, !pending, "A view from before the resume tells of a stop")
+	at, pending := e.StoppedBeforeResume(jobAt(3))
+	expect.That(t, pending && at.Equal(clock.Now()), "Stopped at %s, %t; want %s, when the stop was seen", at, pending, clock.Now())
+	seen := clock.Now()
+	clock.SetTime(seen.Add(time.Minute))
+	at, _ = e.StoppedBeforeResume(jobAt(3))
+	expect.That(t, at.Equal(seen), "At a second look it stopped at %s, want %s", at, seen)
+	e.SawResumed(jobAt(3))
+	_, pending = e.StoppedBeforeResume(jobAt(3))
+	expect.That(t, !pending, "A resume that was seen is still expected")
+	refused := e.ExpectResume(jobAt(4))
+	refused()
+	_, pending = e.StoppedBeforeResume(jobAt(5))
+	expect.That(t, !pending, "A resume that was refused is expected")
+}
+
+func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
+	key := types.NamespacedName{Namespace: "team", Name: "llm"}
+	old, current := []Version{{"uid", "wl", "5"}}, []Version{{"uid", "wl", "6"}}
+	e := ledFrom(time.Time{})
+	expect.That(t, !e.Outdated(key, old), "a version is outdated before anybody said so")
+	e.Outdate(key, old)
+	expect.That(t, e.Outdated(key, old) && !e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old),
+		"a version that was overtaken is not outdated, or another job's is")
+	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
+
+	e.Outdate(key, old)
+	e.byName[key].old[old[0]] = time.Now().Add(-time.Minute)
+	expect.That(t, !e.Outdated(key, old), "a version is outdated for ever, although nothing newer came")
+
+	others := []Version{{"other", "other", "1"}}
+	e.Outdate(key, old)
+	e.Outdate(key, others)
+	expect.That(t, e.Outdated(key, append(others, old...)) && e.Outdated(key, append(others, current...)),
+		"with several Workloads, one that is still old does not count")
+	expect.That(t, !e.Outdated(key, []Version{{"other", "other", "2"}, current[0]}), "all Workloads are newer, and still outdated")
+}
+
+func TestOvertakenWorkload(t *testing.T) {
+	type row struct {
+		err  error
+		want string
+	}
+	expect.Rows(t, map[string]row{
+		"a Workload was overtaken": {err: apierrors.NewConflict(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("modified")), want: "wl"},
+		"a TrainJob was":           {err: apierrors.NewConflict(Resource, "llm", errors.New("modified"))},
+		"a Workload was refused":   {err: apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("no"))},
+		"nothing happened":         {},
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected overtakenWorkload", tc.want, ConflictingWorkload(tc.err))
+	})
 }

@@ -36,7 +36,6 @@ func jobOf(name string) *trainjob.TrainJob {
 	return job
 }
 
-// workloadOf returns the Workload of a job, with conditions that are true.
 func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
 	wl := inttest.WorkloadOf(job)
 	for _, condition := range conditions {
@@ -45,7 +44,6 @@ func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
 	return wl
 }
 
-// jobSetOf returns a JobSet of one replicated job with one child Job.
 func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
 	return inttest.JobSetOf(job, suspended, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
 }
@@ -81,14 +79,15 @@ func TestStateOf(t *testing.T) {
 	}
 	admitted := []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted}
 	evicted := slices.Concat(admitted, []string{kueue.WorkloadEvicted})
-	cases := map[string]struct {
+	type row struct {
 		change func(*trainjob.TrainJob)
 		// conditions of the Workload; nil: there is none.
 		conditions []string
 		// suspended is of the JobSet; nil: there is none.
 		suspended *bool
 		want      string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing was made of it":              {want: "waiting_for_trainer"},
 		"it has a Workload":                   {conditions: []string{}, suspended: new(true), want: "queued"},
 		"quota is reserved, checks are to do": {conditions: admitted[:1], suspended: new(true), want: "queued"},
@@ -107,21 +106,18 @@ func TestStateOf(t *testing.T) {
 		"it has finished":                     {change: complete, conditions: append(admitted, kueue.WorkloadFinished), want: ""},
 		"it is deleted, pods are left":        {change: deleted, conditions: admitted, suspended: new(false), want: "stopping"},
 		"it is deleted":                       {change: deleted, want: ""},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			job := kit.With(jobOf("job"), tc.change)
-			var wl *kueue.Workload
-			if tc.conditions != nil {
-				wl = workloadOf(job, tc.conditions...)
-			}
-			var js *jobsetapi.JobSet
-			if tc.suspended != nil {
-				js = jobSetOf(job, *tc.suspended)
-			}
-			expect.Same(t, "Unexpected phase", tc.want, state.PhaseOf(job, wl, js))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := kit.With(jobOf("job"), tc.change)
+		var wl *kueue.Workload
+		if tc.conditions != nil {
+			wl = workloadOf(job, tc.conditions...)
+		}
+		var js *jobsetapi.JobSet
+		if tc.suspended != nil {
+			js = jobSetOf(job, *tc.suspended)
+		}
+		expect.Same(t, "Unexpected phase", tc.want, state.PhaseOf(job, wl, js))
+	})
 }
 
 func TestTell(t *testing.T) {
@@ -150,44 +146,38 @@ func TestTell(t *testing.T) {
 	trouble := func(uid types.UID) string {
 		return map[types.UID]string{"c": "CannotStart", "made-up": "NotAdmissible", "free": "NotAdmissible"}[uid]
 	}
-	cases := map[string]struct {
+	told := func(namespace, queue string) []string {
+		of := namespace + "," + queue + ","
+		return []string{
+			"kueue_trainer_gated_pods 1 ",
+			"kueue_trainer_stuck_trainjobs 1 ," + namespace + ",,NotAdmissible",
+			"kueue_trainer_stuck_trainjobs 1 gpus," + of + "CannotStart",
+			"kueue_trainer_trainjobs 1 ," + namespace + ",,waiting_for_trainer",
+			"kueue_trainer_trainjobs 1 former," + of + "admitted",
+			"kueue_trainer_trainjobs 1 gpus," + of + "queued",
+			"kueue_trainer_trainjobs 1 gpus," + of + "waiting_for_trainer",
+		}
+	}
+	type row struct {
 		labels metrics.QueueLabels
 		leads  bool
 		want   []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"another replica leads": {},
-		"by LocalQueue": {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: []string{
-			"kueue_trainer_gated_pods 1 ",
-			"kueue_trainer_stuck_trainjobs 1 ,team,,NotAdmissible",
-			"kueue_trainer_stuck_trainjobs 1 gpus,team,queue,CannotStart",
-			"kueue_trainer_trainjobs 1 ,team,,waiting_for_trainer",
-			"kueue_trainer_trainjobs 1 former,team,queue,admitted",
-			"kueue_trainer_trainjobs 1 gpus,team,queue,queued",
-			"kueue_trainer_trainjobs 1 gpus,team,queue,waiting_for_trainer",
-		}},
-		"by ClusterQueue": {leads: true, want: []string{
-			"kueue_trainer_gated_pods 1 ",
-			"kueue_trainer_stuck_trainjobs 1 ,,,NotAdmissible",
-			"kueue_trainer_stuck_trainjobs 1 gpus,,,CannotStart",
-			"kueue_trainer_trainjobs 1 ,,,waiting_for_trainer",
-			"kueue_trainer_trainjobs 1 former,,,admitted",
-			"kueue_trainer_trainjobs 1 gpus,,,queued",
-			"kueue_trainer_trainjobs 1 gpus,,,waiting_for_trainer",
-		}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			leads := make(chan struct{})
-			if tc.leads {
-				close(leads)
-			}
-			c := &Counts{Cached: inttest.Fake(objects...).Build(), Leads: leads, StuckReason: trouble, Labels: tc.labels}
-			var got []string
-			c.Tell(func(m metrics.Metric, value float64, labels ...string) {
-				got = append(got, fmt.Sprintf("%s %v %s", m.Name, value, strings.Join(labels, ",")))
-			})
-			slices.Sort(got)
-			expect.Same(t, "Unexpected gauges", tc.want, got)
+		"by LocalQueue":         {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: told("team", "queue")},
+		"by ClusterQueue":       {leads: true, want: told("", "")},
+	}, func(t *testing.T, tc row) {
+		leads := make(chan struct{})
+		if tc.leads {
+			close(leads)
+		}
+		c := &Counts{Cached: inttest.Fake(objects...).Build(), Leads: leads, StuckReason: trouble, Labels: tc.labels}
+		var got []string
+		c.Tell(func(m metrics.Metric, value float64, labels ...string) {
+			got = append(got, fmt.Sprintf("%s %v %s", m.Name, value, strings.Join(labels, ",")))
 		})
-	}
+		slices.Sort(got)
+		expect.Same(t, "Unexpected gauges", tc.want, got)
+	})
 }

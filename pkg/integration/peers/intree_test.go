@@ -32,19 +32,18 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 	for _, name := range []string{"a", "b"} {
 		objects = append(objects, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	c := inttest.Fake(objects...).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-				options := (&client.CreateOptions{}).ApplyOptions(opts)
-				expect.That(t, len(options.DryRun) != 0, "The probe must be a dry run")
-				return answer(obj.(*trainjob.TrainJob))
-			},
-		}).Build()
+	c := inttest.Fake(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			options := (&client.CreateOptions{}).ApplyOptions(opts)
+			expect.That(t, len(options.DryRun) != 0, "The probe must be a dry run")
+			return answer(obj.(*trainjob.TrainJob))
+		},
+	}).Build()
 	return NewInTree(c, "kueue-trainer-system", kueueconfig.Fixed(kueueconfig.Settings{}), NewTrainJobs(nil))
 }
 
 func TestInTreeProbe(t *testing.T) {
-	refused := apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("not with this runtime"))
+	refused := forbidden("not with this runtime")
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
 	nothing := func(*trainjob.TrainJob) error { return nil }
 	namespace := []client.Object{kit.Namespace("kueue-trainer-system")}
@@ -52,13 +51,21 @@ func TestInTreeProbe(t *testing.T) {
 		job.Spec.Suspend = new(true)
 		return nil
 	}
-	suspend := func(job *trainjob.TrainJob) error {
-		if job.Labels["kueue.x-k8s.io/queue-name"] == "" {
-			return nil
-		}
-		return suspendAll(job)
+	ofA := func(job *trainjob.TrainJob) bool { return job.Spec.RuntimeRef.Name == "a" }
+	ofTheCluster := func(job *trainjob.TrainJob) bool {
+		return *job.Spec.RuntimeRef.Kind == trainer.ClusterTrainingRuntimeKind
 	}
-	cases := map[string]struct {
+	unqueued := func(job *trainjob.TrainJob) bool { return job.Labels[kit.QueueLabel] == "" }
+	refusing := func(err error, what func(*trainjob.TrainJob) bool, otherwise func(*trainjob.TrainJob) error) func(*trainjob.TrainJob) error {
+		return func(job *trainjob.TrainJob) error {
+			if what(job) {
+				return err
+			}
+			return otherwise(job)
+		}
+	}
+	suspend := refusing(nil, unqueued, suspendAll)
+	type row struct {
 		answer func(*trainjob.TrainJob) error
 		own    []client.Object
 		kueue  kueueconfig.Settings
@@ -66,7 +73,8 @@ func TestInTreeProbe(t *testing.T) {
 		unknown bool
 		want    bool
 		wantErr error
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a policy suspends every TrainJob":                      {answer: suspendAll, wantErr: errSuspendsAll},
 		"it may be Kueue's configuration, which cannot be read": {answer: suspendAll, unknown: true, want: true},
 		"the in-tree webhook gives what is in no queue the default": {answer: func(job *trainjob.TrainJob) error {
@@ -84,49 +92,22 @@ func TestInTreeProbe(t *testing.T) {
 			own: namespace, kueue: kueueconfig.Settings{InTree: true}, wantErr: errListed},
 		"nobody suspends it in a namespace that Kueue manages, and Kueue has yet to be restarted with it": {answer: nothing, own: namespace,
 			kueue: kueueconfig.Settings{InTree: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}},
-		"the in-tree webhook suspends it": {answer: suspend, want: true},
-		"a runtime that plain TrainJobs cannot use decides nothing": {
-			answer: func(job *trainjob.TrainJob) error {
-				if job.Spec.RuntimeRef.Name == "a" {
-					return refused
-				}
-				return suspend(job)
-			},
-			want: true,
-		},
-		"a webhook that is away decides nothing, whatever other runtimes there are": {
-			answer: func(job *trainjob.TrainJob) error {
-				if job.Spec.RuntimeRef.Name == "a" {
-					return away
-				}
-				return nil
-			},
-			wantErr: away,
-		},
-		"where Trainer takes no ClusterTrainingRuntime, a runtime of the manager's namespace serves": {
-			answer: func(job *trainjob.TrainJob) error {
-				if *job.Spec.RuntimeRef.Kind == trainer.ClusterTrainingRuntimeKind {
-					return refused
-				}
-				return suspend(job)
-			},
-			own:  []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}},
-			want: true,
-		},
+		"the in-tree webhook suspends it":                                           {answer: suspend, want: true},
+		"a runtime that plain TrainJobs cannot use decides nothing":                 {answer: refusing(refused, ofA, suspend), want: true},
+		"a webhook that is away decides nothing, whatever other runtimes there are": {answer: refusing(away, ofA, nothing), wantErr: away},
+		"where Trainer takes no ClusterTrainingRuntime, a runtime of the manager's namespace serves": {answer: refusing(refused, ofTheCluster, suspend), want: true,
+			own: []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}}},
 		"all refused is no answer": {answer: func(*trainjob.TrainJob) error { return refused }, wantErr: refused},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			in := inTreeOn(t, tc.answer, tc.own...)
-			in.kueue = kueueconfig.Fixed(tc.kueue)
-			if tc.unknown {
-				in.kueue = kueueconfig.NewFollower(nil, kueueconfig.ConfigMap{}, kueueconfig.Overrides{})
-			}
-			got, err := in.probe(context.Background())
-			expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
-			expect.Same(t, "Unexpected probe", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		in := inTreeOn(t, tc.answer, tc.own...)
+		in.kueue = kueueconfig.Fixed(tc.kueue)
+		if tc.unknown {
+			in.kueue = kueueconfig.NewFollower(nil, kueueconfig.ConfigMap{}, kueueconfig.Overrides{})
+		}
+		got, err := in.probe(context.Background())
+		expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
+		expect.Same(t, "Unexpected probe", tc.want, got)
+	})
 }
 
 func TestInTreeReadiness(t *testing.T) {
@@ -139,7 +120,10 @@ func TestInTreeReadiness(t *testing.T) {
 	}
 }
 
-var trainJobsResource = schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}
+// forbidden is what the API server answers to a TrainJob that may not be created.
+func forbidden(why string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, "dry-run", errors.New(why))
+}
 
 func TestServedTrainer(t *testing.T) {
 	served := NewTrainer(NewTrainJobs(nil))
@@ -174,12 +158,13 @@ func TestInTreeWaits(t *testing.T) {
 func TestInTreeAnswerHolds(t *testing.T) {
 	start := time.Unix(0, 0)
 	refused := errors.New("refused")
-	tests := map[string]struct {
+	type row struct {
 		view       inTreeView
 		at         time.Duration
 		want       answer
 		wantSilent bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nobody has looked":                  {want: answerUnknown},
 		"no answer yet":                      {view: inTreeView{}.unheard(refused, start), at: 29 * time.Second, want: answerUnknown},
 		"no answer for long":                 {view: inTreeView{}.unheard(refused, start), at: 30 * time.Second, want: answerUnknown, wantSilent: true},
@@ -188,42 +173,28 @@ func TestInTreeAnswerHolds(t *testing.T) {
 		"an answer ends the silence":         {view: inTreeView{}.unheard(refused, start).heard(true), at: time.Hour, want: answerActive},
 		"an answer holds although none has come since":   {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Second, want: answerOff},
 		"but people hear that none has come for so long": {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Minute, want: answerOff, wantSilent: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.That(t, tc.view.answer == tc.want && tc.view.silent(start.Add(tc.at)) == tc.wantSilent,
-				"answer %s, silent %v; want %s, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.That(t, tc.view.answer == tc.want && tc.view.silent(start.Add(tc.at)) == tc.wantSilent,
+			"answer %s, silent %v; want %s, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
+	})
 }
 
 func TestInTreeUnknownRemedy(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		err  error
 		want string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no runtime": {trainjob.ErrNoRuntime, "create a ClusterTrainingRuntime, or a TrainingRuntime in namespace ours"},
-		"a webhook that cannot be reached": {
-			apierrors.NewInternalError(errors.New(`failed calling webhook "mtrainjob.kb.io": no endpoints available for service "kueue-webhook-service"`)),
-			"look at the Service and the pods behind webhook mtrainjob.kb.io",
-		},
-		"a webhook that refuses": {
-			apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New(`admission webhook "policy.example.com" denied the request: no`)),
-			"let webhook policy.example.com accept such a TrainJob in namespace ours, or add a ClusterTrainingRuntime that it accepts",
-		},
-		"a quota": {
-			apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("exceeded quota: no-trainjobs, requested: count/trainjobs=1")),
-			"take TrainJobs out of the ResourceQuotas of namespace ours",
-		},
-		"no permission": {
-			apierrors.NewForbidden(trainJobsResource, "", errors.New(`User "us" cannot create resource "trainjobs"`)),
-			"let the manager's ServiceAccount create trainjobs in namespace ours, as config/rbac has it, and let no policy refuse that",
-		},
+		"a webhook that cannot be reached": {apierrors.NewInternalError(errors.New(`failed calling webhook "mtrainjob.kb.io": no endpoints available for service "kueue-webhook-service"`)),
+			"look at the Service and the pods behind webhook mtrainjob.kb.io"},
+		"a webhook that refuses": {forbidden(`admission webhook "policy.example.com" denied the request: no`),
+			"let webhook policy.example.com accept such a TrainJob in namespace ours, or add a ClusterTrainingRuntime that it accepts"},
+		"a quota": {forbidden("exceeded quota: no-trainjobs, requested: count/trainjobs=1"), "take TrainJobs out of the ResourceQuotas of namespace ours"},
+		"no permission": {forbidden(`User "us" cannot create resource "trainjobs"`),
+			"let the manager's ServiceAccount create trainjobs in namespace ours, as config/rbac has it, and let no policy refuse that"},
 		"anything else": {context.DeadlineExceeded, "look at the API server's answer"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected inTreeUnknownRemedy", tc.want, inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected inTreeUnknownRemedy", tc.want, inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)))
+	})
 }

@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 	)
 	snapshot.CreationTimestamp = metav1.Now()
 	gated.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
-	cases := map[string]struct {
+	type row struct {
 		// served are the generations of the CRD, one after the other.
 		served []trainjob.TrainerVersion
 		// managedBy is Trainer where it is not said.
@@ -46,7 +46,8 @@ func TestRead(t *testing.T) {
 		wantUnread bool
 		// wantLists is how often JobSets are looked at for two starts.
 		wantLists int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a cluster without jobs":                              {served: []trainjob.TrainerVersion{trainjob.Trainer23}, wantLists: 1},
 		"a manager that starts beside running jobs":           {served: []trainjob.TrainerVersion{trainjob.Trainer23}, objects: []client.Object{placed, plain}, wantLists: 1},
 		"one that starts in the middle of an upgrade":         {served: []trainjob.TrainerVersion{trainjob.Trainer23}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 1},
@@ -62,30 +63,27 @@ func TestRead(t *testing.T) {
 		"an upgrade that keeps the field":                     {served: []trainjob.TrainerVersion{trainjob.Trainer22, trainjob.Trainer23}, wantLists: 1},
 		"an upgrade, and a job of another cluster":            {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, managedBy: kueue.MultiKueueControllerName},
 		"a CRD that was of no generation for a moment":        {served: []trainjob.TrainerVersion{trainjob.Trainer23, 0, trainjob.Trainer23}, wantLists: 1},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			lists := 0
-			c := kit.Lists(inttest.Fake(tc.objects...).Build(), func(client.ObjectList) error { lists++; return nil })
-			served := peers.NewTrainer(peers.NewTrainJobs(nil))
-			for _, generation := range tc.served {
-				var reason error
-				if generation == 0 {
-					reason = errors.New("no CRD")
-				}
-				served.Set(t.Context(), generation, reason)
+	}, func(t *testing.T, tc row) {
+		lists := 0
+		c := kit.Lists(inttest.Fake(tc.objects...).Build(), func(client.ObjectList) error { lists++; return nil })
+		served := peers.NewTrainer(peers.NewTrainJobs(nil))
+		for _, generation := range tc.served {
+			var reason error
+			if generation == 0 {
+				reason = errors.New("no CRD")
 			}
-			version := expect.Must(served.Served())(t)
-			job := job.DeepCopy()
-			job.Spec.ManagedBy = new(cmp.Or(tc.managedBy, trainjob.ControllerName))
-			for range 2 {
-				err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job)
-				expect.That(t, errors.Is(err, peers.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),
-					"read returned %v, want peers.ErrRollingOut: %t", err, tc.wantUnread)
-			}
-			expect.Same(t, "Unexpected number of looks at the JobSets", tc.wantLists, lists)
-		})
-	}
+			served.Set(t.Context(), generation, reason)
+		}
+		version := expect.Must(served.Served())(t)
+		job := job.DeepCopy()
+		job.Spec.ManagedBy = new(cmp.Or(tc.managedBy, trainjob.ControllerName))
+		for range 2 {
+			err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job)
+			expect.That(t, errors.Is(err, peers.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),
+				"read returned %v, want peers.ErrRollingOut: %t", err, tc.wantUnread)
+		}
+		expect.Same(t, "Unexpected number of looks at the JobSets", tc.wantLists, lists)
+	})
 }
 
 // jobSetShowing returns the JobSet of a TrainJob, or of nobody, whose pods have labels and annotations.

@@ -13,45 +13,36 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 	crd := func(uid types.UID, generation int64, resourceVersion string) *apiextensionsv1.CustomResourceDefinition {
-		schema := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-			"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"podSets": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{
-				Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
-			}}}},
-		}}
-		return &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation, ResourceVersion: resourceVersion},
-			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: kueue.SchemeGroupVersion.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema},
-			}}},
-		}
+		crd := kit.CRD("workloads.kueue.x-k8s.io", kueue.SchemeGroupVersion.Version, "podSets")
+		crd.UID, crd.Generation, crd.ResourceVersion = uid, generation, resourceVersion
+		return crd
 	}
-	cases := map[string]struct {
+	type row struct {
 		gone bool
 		next *apiextensionsv1.CustomResourceDefinition
 		want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"another status":              {next: crd("a", 1, "2"), want: true},
 		"another schema":              {next: crd("a", 2, "2")},
 		"the CRD of a new Kueue":      {next: crd("b", 1, "2")},
 		"one that was away meanwhile": {gone: true, next: crd("a", 1, "1")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var w Defaults
-			w.look(crd("a", 1, "1"))
-			before := expect.Must(w.get())(t)
-			if tc.gone {
-				w.gone()
-			}
-			w.look(tc.next)
-			expect.Same(t, "They are the same defaults", tc.want, before == expect.Must(w.get())(t))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var w Defaults
+		w.look(crd("a", 1, "1"))
+		before := expect.Must(w.get())(t)
+		if tc.gone {
+			w.gone()
+		}
+		w.look(tc.next)
+		expect.Same(t, "They are the same defaults", tc.want, before == expect.Must(w.get())(t))
+	})
 }
 
 func TestRememberedPodSets(t *testing.T) {
@@ -61,14 +52,14 @@ func TestRememberedPodSets(t *testing.T) {
 			job:     &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: "a", Generation: 1, Labels: map[string]string{"l": "1"}}},
 			runtime: "snapshot", field: patch.Of(trainjob.Trainer23), defaults: defaults,
 		}
-		change(&o)
-		return o
+		return *kit.With(&o, change)
 	}
-	tests := map[string]struct {
+	type row struct {
 		change func(*origin)
 		want   bool
-	}{
-		"nothing changed":             {change: func(*origin) {}, want: true},
+	}
+	expect.Rows(t, map[string]row{
+		"nothing changed":             {want: true},
 		"another TrainJob":            {change: func(o *origin) { o.job.UID = "b" }},
 		"another spec":                {change: func(o *origin) { o.job.Generation = 2 }},
 		"another label":               {change: func(o *origin) { o.job.Labels["l"] = "2" }},
@@ -77,13 +68,10 @@ func TestRememberedPodSets(t *testing.T) {
 		"Trainer was upgraded":        {change: func(o *origin) { o.field = patch.Of(trainjob.Trainer21) }},
 		"Kueue was upgraded":          {change: func(o *origin) { o.defaults = nil }},
 		"a TrainJob before it is one": {change: func(o *origin) { o.job.UID = "" }},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := NewRemembered()
-			r.add(from(func(*origin) {}), []kueue.PodSet{{Name: "node"}})
-			r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
-			expect.Same(t, "It is remembered", tc.want, r.get(from(tc.change)) != nil)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		r := NewRemembered()
+		r.add(from(nil), []kueue.PodSet{{Name: "node"}})
+		r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
+		expect.Same(t, "It is remembered", tc.want, r.get(from(tc.change)) != nil)
+	})
 }

@@ -19,12 +19,13 @@ import (
 )
 
 func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		suspend bool
 		wl      *kueue.Workload
 		labels  map[string]string
 		want    bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"its job is admitted and runs":      {wl: inttest.AdmittedOf("a"), want: true},
 		"its job is suspended":              {suspend: true, wl: inttest.AdmittedOf("a")},
 		"its job waits":                     {wl: inttest.WorkloadOf(inttest.Job("a"))},
@@ -32,19 +33,16 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 		"a former job of that name has run": {wl: inttest.AdmittedOf("b")},
 		"it is of no JobSet":                {wl: inttest.AdmittedOf("a"), labels: map[string]string{"a": "b"}},
 		"it is of another job":              {wl: inttest.AdmittedOf("a"), labels: map[string]string{jobsetapi.JobSetNameKey: "other"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			job := inttest.Job("a")
-			job.Spec.Suspend = new(tc.suspend)
-			if tc.labels == nil {
-				tc.labels = map[string]string{jobsetapi.JobSetNameKey: "llm"}
-			}
-			pod := inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels = tc.labels })
-			c := inttest.Fake(job, tc.wl).Build()
-			expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Controller{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := inttest.Job("a")
+		job.Spec.Suspend = new(tc.suspend)
+		if tc.labels == nil {
+			tc.labels = map[string]string{jobsetapi.JobSetNameKey: "llm"}
+		}
+		pod := inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels = tc.labels })
+		c := inttest.Fake(job, tc.wl).Build()
+		expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Controller{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
+	})
 }
 
 // Labels say of which TrainJob a pod is; whose it is, the UIDs of its owners.
@@ -55,23 +53,21 @@ func TestOnlyPodsOfAJobsOwnAreFreed(t *testing.T) {
 		return child
 	}
 	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet { return inttest.JobSetOf(job, false) }
-	cases := map[string]struct {
+	type row struct {
 		child  *batchv1.Job
 		jobSet *jobsetapi.JobSet
 		want   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"its Job is of the TrainJob's JobSet":     {child: ofJobSet("js"), jobSet: js(inttest.Job("a")), want: true},
 		"its Job is somebody's own":               {child: kit.With(ofJobSet("js"), func(j *batchv1.Job) { j.OwnerReferences = nil }), jobSet: js(inttest.Job("a"))},
 		"its Job is of another JobSet":            {child: ofJobSet("other"), jobSet: js(inttest.Job("a"))},
 		"the JobSet is of a former TrainJob":      {child: ofJobSet("js"), jobSet: js(inttest.Job("former"))},
 		"the JobSet is somebody's own":            {child: ofJobSet("js"), jobSet: kit.With(js(inttest.Job("a")), func(js *jobsetapi.JobSet) { js.OwnerReferences = nil })},
 		"another Job of that name has come since": {child: kit.With(ofJobSet("js"), func(j *batchv1.Job) { j.UID = "next" }), jobSet: js(inttest.Job("a"))},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			c := inttest.Fake(tc.child, tc.jobSet).Build()
-			made := expect.Must((&Controller{Client: c}).madeFrom(t.Context(), inttest.Job("a"), inttest.PodOf("team", "llm")))(t)
-			expect.Same(t, "The pod is made from the Job of the TrainJob", tc.want, made != nil)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := inttest.Fake(tc.child, tc.jobSet).Build()
+		made := expect.Must((&Controller{Client: c}).madeFrom(t.Context(), inttest.Job("a"), inttest.PodOf("team", "llm")))(t)
+		expect.Same(t, "The pod is made from the Job of the TrainJob", tc.want, made != nil)
+	})
 }

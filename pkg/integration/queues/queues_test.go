@@ -32,23 +32,21 @@ func queuedJob() *trainjob.TrainJob {
 }
 
 func TestLeadsToMultiKueue(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		cached, stored []client.Object
 		want           bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a queue that leads there":                       {cached: []client.Object{queue, behind, check}, want: true},
 		"a queue that the cache has not heard of yet":    {stored: []client.Object{queue, behind, check}, want: true},
 		"a check that the cache has not heard of yet":    {cached: []client.Object{queue, behind}, stored: []client.Object{queue, behind, check}, want: true},
 		"a queue of this cluster, which need not ask":    {cached: []client.Object{queue, here}, stored: []client.Object{queue, behind, check}},
 		"a queue that is not there":                      {},
 		"a ClusterQueue that the cache has not heard of": {cached: []client.Object{queue}, stored: []client.Object{queue, behind, check}, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
-			expect.That(t, err == nil && got == tc.want, "LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
+		expect.That(t, err == nil && got == tc.want, "LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
+	})
 }
 
 // jobframework reads the owners that it takes for Kueue's, by caches that the manager may not fill.
@@ -62,25 +60,23 @@ func TestManagesWithoutLookingAtOwners(t *testing.T) {
 
 func TestReachable(t *testing.T) {
 	there, nowhere := []client.Object{queue, behind, check}, []client.Object{queue, here}
-	cases := map[string]struct {
+	type row struct {
 		cached, stored []client.Object
 		want           error
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a queue that leads there":                     {cached: there},
 		"a queue that does not":                        {cached: nowhere, stored: nowhere, want: ErrNoOtherCluster},
 		"a check that the cache has not heard of":      {cached: nowhere, stored: there},
 		"a queue that is not there, and may come":      {cached: nil, stored: nil},
 		"a ClusterQueue that is gone in the meantime":  {cached: nowhere, stored: []client.Object{queue}},
 		"a check that the cache has and that may stay": {cached: there, stored: nowhere},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			job := queuedJob()
-			job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
-			err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job)
-			expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := queuedJob()
+		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
+		err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job)
+		expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
+	})
 }
 
 // A client refuses to ask the API server for an object without a name.
@@ -106,10 +102,11 @@ func TestStopped(t *testing.T) {
 		return &kueue.ClusterQueue{ObjectMeta: here.ObjectMeta, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
 	}
 	runs, holds, drains := new(kueue.None), new(kueue.Hold), new(kueue.HoldAndDrain)
-	cases := map[string]struct {
+	type row struct {
 		there []client.Object
 		want  bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no queue":                        {},
 		"no ClusterQueue":                 {there: []client.Object{local(nil)}},
 		"neither is stopped":              {there: []client.Object{local(nil), cluster(nil)}},
@@ -118,11 +115,8 @@ func TestStopped(t *testing.T) {
 		"it is, and has no ClusterQueue":  {there: []client.Object{local(drains)}, want: true},
 		"the ClusterQueue is held":        {there: []client.Object{local(runs), cluster(holds)}, want: true},
 		"the ClusterQueue is drained too": {there: []client.Object{local(nil), cluster(drains)}, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected Stopped", tc.want,
-				expect.Must(New(inttest.Fake(tc.there...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected Stopped", tc.want,
+			expect.Must(New(inttest.Fake(tc.there...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
+	})
 }

@@ -20,45 +20,41 @@ import (
 )
 
 func TestMayRun(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		change func(*kueue.Workload)
 		want   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
 		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
 		"it is evicted":            {change: kit.Is(kueue.WorkloadEvicted, "")},
 		"it is deactivated":        {change: kit.Deactivated},
 		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = new(true) }, want: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			wl := inttest.AdmittedOf("a")
-			tc.change(wl)
-			expect.Same(t, "Unexpected MayRun", tc.want, state.MayRun(wl))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		wl := inttest.AdmittedOf("a")
+		tc.change(wl)
+		expect.Same(t, "Unexpected MayRun", tc.want, state.MayRun(wl))
+	})
 }
 
 // Trainer names the JobSet as the TrainJob, and so may somebody else name one.
 func TestJobSetIsTheJobsOwn(t *testing.T) {
 	job, former := inttest.Job("a"), inttest.Job("b")
-	tests := map[string]struct {
+	type row struct {
 		owners []metav1.OwnerReference
 		want   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the job controls it":                 {owners: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, want: true},
 		"a former job of that name does":      {owners: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
 		"nobody does":                         {},
 		"the job is an owner, not controller": {owners: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			js := inttest.JobSetOf(job, true)
-			js.OwnerReferences = tc.owners
-			c := inttest.Fake(js).Build()
-			expect.Same(t, "There is a JobSet", tc.want, expect.Must(state.JobSetOf(t.Context(), c, job))(t) != nil)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		js := inttest.JobSetOf(job, true)
+		js.OwnerReferences = tc.owners
+		c := inttest.Fake(js).Build()
+		expect.Same(t, "There is a JobSet", tc.want, expect.Must(state.JobSetOf(t.Context(), c, job))(t) != nil)
+	})
 }
 
 func TestHasPods(t *testing.T) {
@@ -69,13 +65,14 @@ func TestHasPods(t *testing.T) {
 		status.Terminating = new(int32(1))
 		return status
 	}
-	cases := map[string]struct {
+	type row struct {
 		suspended bool
 		// deleted is how long ago.
 		deleted time.Duration
 		status  batchv1.JobStatus
 		want    bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a Job that was made suspended and never looked at":    {suspended: true},
 		"a Job that its controller knows to be suspended":      {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionTrue)},
 		"a suspended Job whose controller last saw it resumed": {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionFalse), want: true},
@@ -87,43 +84,38 @@ func TestHasPods(t *testing.T) {
 		"a Job that was deleted and stays":                     {deleted: time.Minute},
 		"a Job that was deleted, with a pod on its way out":    {deleted: time.Minute, status: terminating(batchv1.JobStatus{}), want: true},
 		"a Job that failed, with a pod on its way out":         {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			job := batchv1.Job{Status: tc.status}
-			if tc.deleted > 0 {
-				job.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
-			}
-			if tc.suspended {
-				job.Spec.Suspend = new(true)
-			}
-			expect.Same(t, "Unexpected HasPods", tc.want, state.HasPods(job))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		job := batchv1.Job{Status: tc.status}
+		if tc.deleted > 0 {
+			job.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
+		}
+		if tc.suspended {
+			job.Spec.Suspend = new(true)
+		}
+		expect.Same(t, "Unexpected HasPods", tc.want, state.HasPods(job))
+	})
 }
 
 func TestChildJobsMade(t *testing.T) {
 	two := []jobsetapi.ReplicatedJob{{Name: "a", Replicas: 1}, {Name: "b", Replicas: 2}}
 	after := []jobsetapi.ReplicatedJob{two[0], {Name: "b", Replicas: 2, DependsOn: []jobsetapi.DependsOn{{Name: "a"}}}}
 	inOrder := &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
-	tests := map[string]struct {
+	type row struct {
 		spec jobsetapi.JobSetSpec
 		made []string
 		want bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"none is made":          {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}},
 		"one is missing":        {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b"}},
 		"all are there":         {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b", "b"}, want: true},
 		"one waits for another": {spec: jobsetapi.JobSetSpec{ReplicatedJobs: after}, made: []string{"a"}, want: true},
 		"they start in order":   {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}, made: []string{"a"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			jobs := make([]batchv1.Job, len(tc.made))
-			for i, of := range tc.made {
-				jobs[i].Labels = map[string]string{jobsetapi.ReplicatedJobNameKey: of}
-			}
-			expect.Same(t, "Unexpected ChildJobsMade", tc.want, state.ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		jobs := make([]batchv1.Job, len(tc.made))
+		for i, of := range tc.made {
+			jobs[i].Labels = map[string]string{jobsetapi.ReplicatedJobNameKey: of}
+		}
+		expect.Same(t, "Unexpected ChildJobsMade", tc.want, state.ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs))
+	})
 }

@@ -4,7 +4,6 @@ package watches
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -38,10 +37,11 @@ func TestDecidedFirst(t *testing.T) {
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	admitted, ready := kit.Is(kueue.WorkloadAdmitted, ""), kit.Is(kueue.WorkloadPodsReady, "")
 	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
-	tests := map[string]struct {
+	type row struct {
 		before, after *kueue.Workload
 		want          string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
 		"a deactivation":    {before: workload(admitted), after: workload(admitted, kit.Deactivated), want: "llm"},
@@ -50,19 +50,16 @@ func TestDecidedFirst(t *testing.T) {
 		"a user's deletion": {before: workload(admitted), after: workload(admitted, deleted), want: "earlier"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
 		"a pending message": {before: workload(), after: workload(ready), want: "earlier"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			queue := priorityqueue.New[reconcile.Request]("test")
-			defer queue.ShutDown()
-			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "earlier"}})
-			tc.before.ResourceVersion, tc.after.ResourceVersion = "1", "2"
-			ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme, mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
-			DecidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
-			got, _ := queue.Get()
-			expect.That(t, got.Name == tc.want, "looked first at %s, want %s", got.Name, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		queue := priorityqueue.New[reconcile.Request]("test")
+		defer queue.ShutDown()
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "earlier"}})
+		tc.before.ResourceVersion, tc.after.ResourceVersion = "1", "2"
+		ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme, mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
+		DecidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
+		got, _ := queue.Get()
+		expect.That(t, got.Name == tc.want, "looked first at %s, want %s", got.Name, tc.want)
+	})
 }
 
 // What controllers report is looked at in batches; what is gone, and what people write, at once.
@@ -77,10 +74,11 @@ func TestBatched(t *testing.T) {
 	ready, rejected := wl.DeepCopy(), wl.DeepCopy()
 	kit.Is(kueue.WorkloadPodsReady, "")(ready)
 	rejected.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "site", State: kueue.CheckStateRejected}}
-	tests := map[string]struct {
+	type row struct {
 		send func(queue)
 		want time.Duration
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"made":                            {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
 		"changed":                         {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: over}, q) }, batchPeriod},
 		"changed in nothing that matters": {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, idlePeriod},
@@ -91,23 +89,21 @@ func TestBatched(t *testing.T) {
 			ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: rejected}, q)
 		}, 0},
 		"gone": {func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: js}, q) }, 0},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			q := &addedTo{}
-			tc.send(q)
-			expect.That(t, q.added == 1 && q.opts.After == tc.want, "added %d times after %s, want once after %s", q.added, q.opts.After, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		q := &addedTo{}
+		tc.send(q)
+		expect.That(t, q.added == 1 && q.opts.After == tc.want, "added %d times after %s, want once after %s", q.added, q.opts.After, tc.want)
+	})
 }
 
 // What people write is looked at at once, what Trainer says and what we wrote in a batch.
 func TestOfTrainJobs(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		change func(*trainjob.TrainJob)
 		own    bool
 		want   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a condition":             {change: func(j *trainjob.TrainJob) { j.Status.Conditions = []metav1.Condition{{Type: "Suspended"}} }},
 		"the spec":                {change: func(j *trainjob.TrainJob) { j.Generation++ }, want: true},
 		"the spec, by us":         {change: func(j *trainjob.TrainJob) { j.Generation++ }, own: true},
@@ -116,17 +112,14 @@ func TestOfTrainJobs(t *testing.T) {
 		"an annotation":           {change: func(j *trainjob.TrainJob) { j.Annotations = map[string]string{"a": "b"} }, want: true},
 		"being deleted":           {change: func(j *trainjob.TrainJob) { j.DeletionTimestamp = new(metav1.Now()) }, want: true},
 		"nothing at all":          {change: func(*trainjob.TrainJob) {}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			before := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", Generation: 1}}
-			after := before.DeepCopy()
-			tc.change(after)
-			q := &addedTo{}
-			OfTrainJobs(func(*trainjob.TrainJob) bool { return tc.own }).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
-			expect.That(t, q.added == 1 && (q.opts.After == 0) == tc.want, "added %d times after %s; want at once: %t", q.added, q.opts.After, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		before := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", Generation: 1}}
+		after := before.DeepCopy()
+		tc.change(after)
+		q := &addedTo{}
+		OfTrainJobs(func(*trainjob.TrainJob) bool { return tc.own }).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+		expect.That(t, q.added == 1 && (q.opts.After == 0) == tc.want, "added %d times after %s; want at once: %t", q.added, q.opts.After, tc.want)
+	})
 }
 
 // addedTo is a queue that remembers what was added last.
@@ -142,64 +135,54 @@ func (q *addedTo) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Req
 
 func (q *addedTo) Add(reconcile.Request) { q.added++ }
 
+// matter is a change of an object, and whether it matters.
+type matter struct {
+	before, after client.Object
+	want          bool
+}
+
+func on[T client.Object](before T, change func(T), want bool) matter {
+	after := before.DeepCopyObject().(T)
+	change(after)
+	return matter{before, after, want}
+}
+
 // A change matters by which a TrainJob is decided about.
 func TestMatters(t *testing.T) {
-	type change = func(client.Object)
-	ofJob := func(f func(*trainjob.TrainJob)) change { return func(o client.Object) { f(o.(*trainjob.TrainJob)) } }
-	ofWorkload := func(f func(*kueue.Workload)) change { return func(o client.Object) { f(o.(*kueue.Workload)) } }
-	ofJobSet := func(f func(*jobsetapi.JobSet)) change { return func(o client.Object) { f(o.(*jobsetapi.JobSet)) } }
-	ofChild := func(f func(*batchv1.Job)) change { return func(o client.Object) { f(o.(*batchv1.Job)) } }
-	running := batchv1.JobStatus{Active: 2, StartTime: new(metav1.Now())}
-	tests := map[string]struct {
-		of     client.Object
-		change change
-		want   bool
-	}{
-		"a spec":        {of: &batchv1.Job{}, change: func(o client.Object) { o.SetGeneration(2) }, want: true},
-		"a label":       {of: &kueue.Workload{}, change: func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, want: true},
-		"an annotation": {of: &kueue.Workload{}, change: func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, want: true},
-		"a finalizer":   {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetFinalizers([]string{"a"}) }, want: true},
-		"a deletion":    {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetDeletionTimestamp(new(metav1.Now())) }, want: true},
-		"the end of a TrainJob": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
-			j.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
-		}), want: true},
-		"a child Job is ready": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
-			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
-		}), want: true},
-		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = new(int32(1)) })},
-		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(kit.Is(kueue.WorkloadAdmitted, "")), want: true},
-		"a Workload loses its admission":     {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
-		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(kit.Is(kueue.WorkloadPodsReady, ""))},
-		"a Workload's pods are ready no more": {of: inttest.AdmittedOf("uid", kit.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(func(wl *kueue.Workload) {
-			wl.Status.Conditions = slices.DeleteFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
-		}), want: true},
-		"a JobSet is suspended": {of: &jobsetapi.JobSet{}, change: ofJobSet(func(js *jobsetapi.JobSet) {
+	running, ready := batchv1.JobStatus{Active: 2, StartTime: new(metav1.Now())}, kit.Is(kueue.WorkloadPodsReady, "")
+	active := []jobsetapi.ReplicatedJobStatus{{Active: 1}}
+	suspended := batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}
+	expect.Rows(t, map[string]matter{
+		"a spec":                             on(&batchv1.Job{}, func(child *batchv1.Job) { child.Generation = 2 }, true),
+		"a label":                            on(&kueue.Workload{}, func(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} }, true),
+		"an annotation":                      on(&kueue.Workload{}, func(wl *kueue.Workload) { wl.Annotations = map[string]string{"a": "b"} }, true),
+		"a finalizer":                        on(&jobsetapi.JobSet{}, func(js *jobsetapi.JobSet) { js.Finalizers = []string{"a"} }, true),
+		"a deletion":                         on(&jobsetapi.JobSet{}, func(js *jobsetapi.JobSet) { js.DeletionTimestamp = new(metav1.Now()) }, true),
+		"the end of a TrainJob":              on(&trainjob.TrainJob{}, says(trainer.TrainJobComplete), true),
+		"a child Job is ready":               on(&trainjob.TrainJob{}, counts(trainer.JobStatus{Ready: new(int32(1))}), true),
+		"a child Job has pods, Trainer says": on(kit.With(&trainjob.TrainJob{}, counts(trainer.JobStatus{})), counts(trainer.JobStatus{Active: new(int32(1))}), false),
+		"a Workload is admitted":             on(&kueue.Workload{}, kit.Is(kueue.WorkloadAdmitted, ""), true),
+		"a Workload loses its admission":     on(inttest.AdmittedOf("uid"), func(wl *kueue.Workload) { wl.Status.Admission = nil }, true),
+		"a Workload's pods are ready":        on(inttest.AdmittedOf("uid"), ready, false),
+		"a Workload's pods are ready no more": on(inttest.AdmittedOf("uid", ready), func(wl *kueue.Workload) {
+			apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadPodsReady)
+		}, true),
+		"a Workload has lost a pod":           on(inttest.AdmittedOf("uid", ready), kit.Isnt(kueue.WorkloadPodsReady, ""), true),
+		"a Workload waits for another reason": on(waits("Pending", "no quota"), func(wl *kueue.Workload) { wl.Status.Conditions[0].Reason = "Inadmissible" }, true),
+		"a Workload waits, in other words":    on(waits("Pending", "no quota"), func(wl *kueue.Workload) { wl.Status.Conditions[0].Message = "still no quota" }, false),
+		"a JobSet is suspended": on(&jobsetapi.JobSet{}, func(js *jobsetapi.JobSet) {
 			js.Status.Conditions = []metav1.Condition{kit.True(string(jobsetapi.JobSetSuspended), "")}
-		}), want: true},
-		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", kit.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(kit.Isnt(kueue.WorkloadPodsReady, "")), want: true},
-		"a Workload waits for another reason": {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Reason = "Inadmissible" }), want: true},
-		"a Workload waits, in other words":    {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Message = "still no quota" })},
-		"a JobSet has no active Jobs any more": {of: &jobsetapi.JobSet{Status: jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Active: 1}}}},
-			change: ofJobSet(func(js *jobsetapi.JobSet) { js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{}} }), want: true},
-		"a JobSet is over": {of: &jobsetapi.JobSet{}, change: ofJobSet(func(js *jobsetapi.JobSet) { js.Status.TerminalState = "Completed" }), want: true},
-		"a JobSet counts ready Jobs": {of: &jobsetapi.JobSet{}, change: ofJobSet(func(js *jobsetapi.JobSet) {
-			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Ready: 1}}
-		})},
-		"a Job has its first pod": {of: &batchv1.Job{}, change: ofChild(func(child *batchv1.Job) { child.Status = running }), want: true},
-		"a Job has its last pod no more": {of: &batchv1.Job{Spec: batchv1.JobSpec{Suspend: new(true)}, Status: batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}},
-			change: ofChild(func(child *batchv1.Job) { child.Status.Active = 0 }), want: true},
-		"a Job's pods are ready":      {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = new(int32(2)) })},
-		"one of many pods has failed": {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 })},
-		"a Job lacks a pod":           {of: &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: new(int32(2))}, Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active = 1 }), want: true},
-		"a pod has succeeded":         {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Succeeded = 1 }), want: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			after := tc.of.DeepCopyObject().(client.Object)
-			tc.change(after)
-			expect.Same(t, "It matters", tc.want, matters(tc.of, after))
-		})
-	}
+		}, true),
+		"a JobSet has no active Jobs any more": on(jobSetOf(active), func(js *jobsetapi.JobSet) { js.Status.ReplicatedJobsStatus[0].Active = 0 }, true),
+		"a JobSet is over":                     on(&jobsetapi.JobSet{}, func(js *jobsetapi.JobSet) { js.Status.TerminalState = "Completed" }, true),
+		"a JobSet counts ready Jobs":           on(jobSetOf(active), func(js *jobsetapi.JobSet) { js.Status.ReplicatedJobsStatus[0].Ready = 1 }, false),
+		"a Job has its first pod":              on(&batchv1.Job{}, func(child *batchv1.Job) { child.Status = running }, true),
+		"a Job has its last pod no more":       on(&batchv1.Job{Spec: batchv1.JobSpec{Suspend: new(true)}, Status: suspended}, func(child *batchv1.Job) { child.Status.Active = 0 }, true),
+		"a Job's pods are ready":               on(&batchv1.Job{Status: running}, func(child *batchv1.Job) { child.Status.Ready = new(int32(2)) }, false),
+		"one of many pods has failed":          on(&batchv1.Job{Status: running}, func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 }, false),
+		"a Job lacks a pod":                    on(&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: new(int32(2))}, Status: running}, kit.Active(1), true),
+		"a pod has succeeded":                  on(&batchv1.Job{Status: running}, kit.Succeeded(1), true),
+	}, func(t *testing.T, tc matter) { expect.Same(t, "It matters", tc.want, matters(tc.before, tc.after)) })
 	expect.Same(t, "What does not matter is looked at later", true, idlePeriod > 10*batchPeriod && batchPeriod < time.Second)
 }
 
@@ -210,41 +193,56 @@ func waits(reason, message string) *kueue.Workload {
 	return wl
 }
 
+func jobSetOf(says []jobsetapi.ReplicatedJobStatus) *jobsetapi.JobSet {
+	return &jobsetapi.JobSet{Status: jobsetapi.JobSetStatus{ReplicatedJobsStatus: says}}
+}
+
+// says and counts are what Trainer does to the status of a TrainJob.
+func says(condition string) func(*trainjob.TrainJob) {
+	return func(job *trainjob.TrainJob) { job.Status.Conditions = []metav1.Condition{kit.True(condition, "")} }
+}
+
+func counts(of trainer.JobStatus) func(*trainjob.TrainJob) {
+	return func(job *trainjob.TrainJob) { job.Status.JobsStatus = []trainer.JobStatus{of} }
+}
+
+// waiting is a TrainJob of runtime torch that waits.
+func waiting(namespace, name string, changes ...func(*trainjob.TrainJob)) *trainjob.TrainJob {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", new(true)
+	return kit.With(job, changes...)
+}
+
 func TestTrainJobsOf(t *testing.T) {
-	job := func(namespace, name, kind string, suspended bool, status ...string) *trainjob.TrainJob {
-		j := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		j.Spec.RuntimeRef.Name, j.Spec.Suspend = "torch", new(suspended)
-		if kind != "" {
-			j.Spec.RuntimeRef.Kind = new(kind)
-		}
-		for _, s := range status {
-			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
-		}
-		return j
+	named := func(kind string) func(*trainjob.TrainJob) {
+		return func(job *trainjob.TrainJob) { job.Spec.RuntimeRef.Kind = &kind }
 	}
-	other := job("a", "other", "", true)
-	other.Spec.RuntimeRef.Name = "mpi"
 	m := Mapper{inttest.Fake(
-		job("a", "waits", "", true), job("b", "waits-too", trainer.ClusterTrainingRuntimeKind, true),
-		job("a", "runs", "", false), job("a", "is-over", "", true, trainer.TrainJobComplete), other,
-		job("a", "of-its-namespace", trainer.TrainingRuntimeKind, true), job("b", "of-another", trainer.TrainingRuntimeKind, true)).Build()}
-	tests := map[string]struct {
+		waiting("a", "waits"), waiting("b", "waits-too", named(trainer.ClusterTrainingRuntimeKind)),
+		waiting("a", "runs", func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }), waiting("a", "is-over", says(trainer.TrainJobComplete)),
+		waiting("a", "other", func(job *trainjob.TrainJob) { job.Spec.RuntimeRef.Name = "mpi" }),
+		waiting("a", "of-its-namespace", named(trainer.TrainingRuntimeKind)), waiting("b", "of-another", named(trainer.TrainingRuntimeKind))).Build()}
+	type row struct {
 		runtime client.Object
 		want    []string
-	}{
-		"of the cluster: those that wait, in every namespace": {runtime: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
-			want: []string{"a/waits", "b/waits-too"}},
-		"of a namespace: those that wait there and name that kind": {runtime: &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "torch"}},
-			want: []string{"a/of-its-namespace"}},
-		"nobody names it": {runtime: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "unused"}}},
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, request := range m.TrainJobsOf(t.Context(), tc.runtime) {
-				got = append(got, request.String())
-			}
-			expect.Same(t, "Unexpected TrainJobs", tc.want, got)
-		})
-	}
+	expect.Rows(t, map[string]row{
+		"of the cluster: those that wait, in every namespace":      {&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}, []string{"a/waits", "b/waits-too"}},
+		"of a namespace: those that wait there and name that kind": {&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "torch"}}, []string{"a/of-its-namespace"}},
+		"nobody names it": {&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "unused"}}, nil},
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected TrainJobs", tc.want, expect.Each(m.TrainJobsOf(t.Context(), tc.runtime), reconcile.Request.String))
+	})
+}
+
+// The queue may be seen after the TrainJobs that are to get it.
+func TestUnqueuedOf(t *testing.T) {
+	queued := func(job *trainjob.TrainJob) { job.Labels = map[string]string{kit.QueueLabel: "q"} }
+	m := Mapper{inttest.Fake(
+		waiting("a", "unqueued"), waiting("a", "queued", queued), waiting("a", "over", says(trainer.TrainJobComplete)), waiting("b", "elsewhere")).Build()}
+	queue := kit.LocalQueue("a", "default", "gpus")
+	expect.Same(t, "Unexpected TrainJobs", []string{"a/unqueued"}, expect.Each(m.UnqueuedOf(t.Context(), queue), reconcile.Request.String))
+	passes := MadeDefault()
+	expect.That(t, passes.Create(event.CreateEvent{Object: queue}) && !passes.Create(event.CreateEvent{Object: kit.LocalQueue("a", "gpus", "gpus")}) &&
+		!passes.Update(event.UpdateEvent{ObjectOld: queue, ObjectNew: queue}), "other events pass than the making of a LocalQueue default")
 }

@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,11 @@ func TestVerdict(t *testing.T) {
 		return refused(invalid(&trainjob.TrainJob{}, errs))
 	}
 	spec := field.NewPath("spec")
-	cases := map[string]struct {
+	type row struct {
 		response                admission.Response
 		wantOutcome, wantReason string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"allowed":                    {admission.Allowed(""), "allowed", ""},
 		"allowed with a patch":       {admission.PatchResponseFromRaw([]byte(`{}`), []byte(`{"spec":{}}`)), "allowed", ""},
 		"a field":                    {invalidAt(runtimeRefPath), "refused", "spec.runtimeRef"},
@@ -54,14 +56,11 @@ func TestVerdict(t *testing.T) {
 		"no TrainJob":                {admission.Errored(http.StatusBadRequest, errors.New("no JSON")), "refused", "BadRequest"},
 		"our own fault":              {refused(errors.New("a bug")), "failed", "InternalServerError"},
 		"a plain refusal":            {admission.Denied("no"), "refused", "Forbidden"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			outcome, reason := verdict(tc.response)
-			expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason,
-				"verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		outcome, reason := verdict(tc.response)
+		expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason,
+			"verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
+	})
 }
 
 func TestCounted(t *testing.T) {
@@ -88,29 +87,27 @@ func TestCounted(t *testing.T) {
 // A refusal is logged with what is wrong, and without the value that is.
 func TestRefusalsAreLogged(t *testing.T) {
 	env := field.NewPath("spec", "trainer", "env").Index(0).Child("value")
-	tests := map[string]struct {
+	type row struct {
 		response admission.Response
 		want     []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"what is allowed": {response: admission.Allowed("")},
 		"a field": {response: refused(invalid(&trainjob.TrainJob{}, field.ErrorList{field.Invalid(env, "s3cret", "not so")})),
 			want: []string{`"msg":"Refused TrainJob"`, `"trainJob":{"name":"llm","namespace":"team"}`, `"operation":"CREATE"`, `"reason":"Invalid"`, `"fields":["spec.trainer.env[0].value"]`}},
 		"a request": {response: admission.Errored(http.StatusBadRequest, http.ErrNoLocation), want: []string{`"msg":"Refused TrainJob"`, `"code":400`}},
 		"what cannot be decided": {response: admission.Errored(http.StatusInternalServerError, http.ErrNoLocation),
 			want: []string{`"level":"error"`, `"msg":"Could not decide about TrainJob"`, `"code":500`, http.ErrNoLocation.Error()}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "team", Name: "llm", Operation: admissionv1.Create}}
-			handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.response })}
-			handler.Handle(ctrl.LoggerInto(t.Context(), logOf(logging.New(zap.WriteTo(&out)), &req)), req)
-			for _, want := range tc.want {
-				expect.That(t, strings.Contains(out.String(), want), "The line has no %s:\n%s", want, out.String())
-			}
-			expect.That(t, !strings.Contains(out.String(), "s3cret") && (tc.want != nil || out.Len() == 0), "The log has too much:\n%s", out.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var out bytes.Buffer
+		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "team", Name: "llm", Operation: admissionv1.Create}}
+		handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.response })}
+		handler.Handle(ctrl.LoggerInto(t.Context(), logOf(logging.New(zap.WriteTo(&out)), &req)), req)
+		for _, want := range tc.want {
+			expect.That(t, strings.Contains(out.String(), want), "The line has no %s:\n%s", want, out.String())
+		}
+		expect.That(t, !strings.Contains(out.String(), "s3cret") && (tc.want != nil || out.Len() == 0), "The log has too much:\n%s", out.String())
+	})
 }
 
 func TestRestoreFields(t *testing.T) {
@@ -122,24 +119,22 @@ func TestRestoreFields(t *testing.T) {
 		without  = `{"spec":{"initializer":{"model":{}}}}`
 		restored = `[{"op":"replace","path":"/spec/trainer","value":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}},"future":0}}]`
 	)
-	cases := map[string]struct {
+	type row struct {
 		given string
 		own   bool
 		want  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing changed":                                 {given: stored, want: "null"},
 		"only the spelling of an amount changed":          {given: respelt, want: restored},
 		"the same in a write of ours":                     {given: respelt, own: true, want: restored},
 		"a user asks for less":                            {given: less, want: "null"},
 		"a write of ours never means what it says there":  {given: lost, own: true, want: restored},
 		"the field is left out, for the CRD to refuse it": {given: without, want: "null"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			ops := expect.Must(restoreFields([]byte(tc.given), []byte(stored), tc.own))(t)
-			expect.Same(t, "unexpected operations", tc.want, expect.JSON(t, ops))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		ops := expect.Must(restoreFields([]byte(tc.given), []byte(stored), tc.own))(t)
+		expect.Same(t, "unexpected operations", tc.want, expect.JSON(t, ops))
+	})
 }
 
 func TestRestoreFieldsOfWhatIsNoObject(t *testing.T) {
@@ -160,11 +155,12 @@ func TestWebhooksYield(t *testing.T) {
 
 func TestWarnsOfStopsInVain(t *testing.T) {
 	running, stopped := torch(resumed, placedJSON), torch(suspended, placedJSON)
-	cases := map[string]struct {
+	type row struct {
 		user, labels, oldLabels string
 		object, old             string
 		warns                   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job that runs":                 {labels: queued, oldLabels: queued, object: stopped, old: running, warns: true},
 		"another label beside":            {labels: queued + `,"a":"b"`, oldLabels: queued, object: stopped, old: running, warns: true},
 		"another queue with it":           {labels: `"kueue.x-k8s.io/queue-name":"other"`, oldLabels: queued, object: stopped, old: running},
@@ -174,16 +170,11 @@ func TestWarnsOfStopsInVain(t *testing.T) {
 		"one without a queue":             {object: torch(suspended), old: torch("")},
 		"a resume":                        {labels: queued, oldLabels: queued, object: running, old: stopped},
 		"the manager, which has to do it": {user: self, labels: queued, oldLabels: queued, object: stopped, old: running},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t)
-			response := v.Handle(t.Context(), request(tc.user, inttest.Manifest(tc.labels, tc.object), inttest.Manifest(tc.oldLabels, tc.old)))
-			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
-			expect.That(t, strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns ") == tc.warns,
-				"Unexpected warnings %q", response.Warnings)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, v := newHandlers(t)
+		of := request(tc.user, inttest.Manifest(tc.labels, tc.object), inttest.Manifest(tc.oldLabels, tc.old))
+		wantWarning(t, v, of, "kubectl trainjob stop -n ns ", tc.warns)
+	})
 }
 
 func TestDeactivator(t *testing.T) {
@@ -198,18 +189,18 @@ func TestDeactivator(t *testing.T) {
 	hasQuota := is("QuotaReserved", "QuotaReserved")
 	const others = `"example.com/mine":"1"`
 	const active, marked = "replace /spec/active true", "add /metadata/annotations/kueue-trainer.dev~1deactivate"
-	cases := map[string]struct {
+	type row struct {
 		object string
 		user   string
 		inTree bool
 		// forged has the request leave out owner and status, which the API server does not take from it.
 		forged bool
 		want   []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"one with quota stays active, and is marked": {object: workload(false, "TrainJob", hasQuota, others), want: []string{marked, active}},
-		"one without annotations, too": {object: workload(false, "TrainJob", hasQuota, ""),
-			want: []string{"add /metadata/annotations map[kueue-trainer.dev/deactivate", active}},
-		"one that is marked keeps its mark": {object: workload(false, "TrainJob", hasQuota, `"kueue-trainer.dev/deactivate":"true"`), want: []string{active}},
+		"one without annotations, too":               {object: workload(false, "TrainJob", hasQuota, ""), want: []string{"add /metadata/annotations map[kueue-trainer.dev/deactivate", active}},
+		"one that is marked keeps its mark":          {object: workload(false, "TrainJob", hasQuota, `"kueue-trainer.dev/deactivate":"true"`), want: []string{active}},
 		"one that Kueue deactivates says so by itself": {
 			object: workload(false, "TrainJob", hasQuota+","+is("DeactivationTarget", "MaximumExecutionTimeExceeded"), others), want: []string{active}},
 		"one whose request hides that":                            {object: workload(false, "TrainJob", hasQuota, others), forged: true, want: []string{marked, active}},
@@ -219,29 +210,22 @@ func TestDeactivator(t *testing.T) {
 		"one of another kind is nobody's here":                    {object: workload(false, "RayJob", hasQuota, others)},
 		"one that is activated is left as it is":                  {object: workload(true, "TrainJob", hasQuota, others)},
 		"where the in-tree integration acts, it is Kueue's alone": {object: workload(false, "TrainJob", hasQuota, others), inTree: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			h, _ := newHandlers(t)
-			h.InTree = testenv.InTree(t, tc.inTree)
-			user := "admin"
-			if tc.user != "" {
-				user = tc.user
-			}
-			old := strings.Replace(tc.object, `"active":false`, `"active":true`, 1)
-			sent := tc.object
-			if tc.forged {
-				sent = workload(false, "ConfigMap", "", others)
-			}
-			response := (&deactivator{h.handler}).Handle(t.Context(), request(user, sent, old))
-			expect.That(t, response.Allowed, "It is refused: %v", response.Result)
-			var got []string
-			for _, patch := range response.Patches {
-				got = append(got, fmt.Sprint(patch.Operation, " ", patch.Path, " ", patch.Value))
-			}
-			slices.Sort(got)
-			expect.That(t, slices.EqualFunc(got, tc.want, strings.HasPrefix), "Unexpected patches %q, want %q", got, tc.want)
-			expect.Same(t, "The user is told", len(tc.want) > 0, len(response.Warnings) > 0)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		h, _ := newHandlers(t)
+		h.InTree = testenv.InTree(t, tc.inTree)
+		old := strings.Replace(tc.object, `"active":false`, `"active":true`, 1)
+		sent := tc.object
+		if tc.forged {
+			sent = workload(false, "ConfigMap", "", others)
+		}
+		response := (&deactivator{h.handler}).Handle(t.Context(), request(cmp.Or(tc.user, "admin"), sent, old))
+		expect.That(t, response.Allowed, "It is refused: %v", response.Result)
+		var got []string
+		for _, patch := range response.Patches {
+			got = append(got, fmt.Sprint(patch.Operation, " ", patch.Path, " ", patch.Value))
+		}
+		slices.Sort(got)
+		expect.That(t, slices.EqualFunc(got, tc.want, strings.HasPrefix), "Unexpected patches %q, want %q", got, tc.want)
+		expect.Same(t, "The user is told", len(tc.want) > 0, len(response.Warnings) > 0)
+	})
 }

@@ -5,14 +5,12 @@ package webhook
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +26,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// queue leads to ClusterQueue "cq".
 var queue = kit.LocalQueue("ns", "q", "cq")
 
 const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
@@ -36,7 +33,7 @@ const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controlle
 // newHandlers returns both webhooks on a cluster with objects, and one runtime of one replicated job, "node".
 func newHandlers(tb testing.TB, objects ...client.Object) (*defaulter, *validator) {
 	tb.Helper()
-	c := inttest.Fake(append(objects, inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...).Build()
+	c := inttest.Fake(append(objects, inttest.Runtime(), kit.Namespace("ns"))...).Build()
 	settings := testenv.Kueue()
 	h := &handler{decoder: admission.NewDecoder(c.Scheme()), Options: Options{
 		Client: c, InTree: testenv.InTree(tb, false), Trainer: testenv.Served(tb, trainjob.Trainer23),
@@ -84,7 +81,6 @@ func torch(more string, entries ...string) string {
 	return spec + `}`
 }
 
-// inQueue returns a TrainJob that is in a queue, with more labels.
 func inQueue(spec string, labels ...string) string {
 	return inttest.Manifest(strings.Join(append([]string{queued}, labels...), ","), spec)
 }
@@ -93,48 +89,42 @@ func TestDefaulter(t *testing.T) {
 	gpus := func(amount string) string {
 		return torch(suspended+`,"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":`+amount+`}}}`, gateJSON)
 	}
-	cases := map[string]struct {
+	type row struct {
 		queue         string
 		spec, oldSpec string
 		user          string
 		want          string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a queued job is suspended and gated, after the entries of others": {queue: queued, spec: torch("", mine), want: torch(suspended, mine, gateJSON)},
 		"an entry of ours in an exported manifest is reset": {queue: queued,
 			spec: torch(resumed, `{"manager":"kueue.x-k8s.io/manager","time":"2026-01-01T00:00:00Z"}`, mine), want: torch(suspended, mine, gateJSON)},
-		"a job without a queue is left as it is":       {spec: torch("", mine), want: torch("", mine)},
-		"a job without a queue keeps no entry of ours": {spec: torch("", gateJSON), want: torch("")},
-		"an entry that a client's list does not have comes back": {queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, mine),
-			want: torch(suspended, mine, gateJSON)},
-		"our entry goes behind a later one": {queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, gateJSON, late),
-			want: torch(suspended, late, gateJSON)},
+		"a job without a queue is left as it is":                 {spec: torch("", mine), want: torch("", mine)},
+		"a job without a queue keeps no entry of ours":           {spec: torch("", gateJSON), want: torch("")},
+		"an entry that a client's list does not have comes back": {queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, mine), want: torch(suspended, mine, gateJSON)},
+		"our entry goes behind a later one":                      {queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, gateJSON, late), want: torch(suspended, late, gateJSON)},
 		"nor does a later one get behind it by resuming the job": {queue: queued, oldSpec: torch(suspended, placedJSON), spec: torch(resumed, placedJSON, late),
 			want: torch(resumed, late, placedJSON)},
 		"an amount that was only spelled again is put back": {queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`)},
 		"our own write never means the entries of others": {queue: queued, user: self, oldSpec: torch(suspended, mine, gateJSON),
 			spec: torch(resumed, `{"manager":"example.com/me"}`, emptyJSON), want: torch(resumed, mine, emptyJSON)},
 		"an amount that was changed is left to the API server": {queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			wantDefaulted(t, d, tc.user, tc.queue, tc.oldSpec, tc.spec, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d, _ := newHandlers(t)
+		wantDefaulted(t, d, tc.user, tc.queue, tc.oldSpec, tc.spec, tc.want)
+	})
 }
 
 func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	const marked = `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],
 		"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"serviceAccountName":"mine","nodeSelector":{"a":"b"}}}]}`
-	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
-		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			d.Trainer = testenv.Served(t, trainjob.Trainer21)
-			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
-			want := "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"
-			expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], want), "Warnings: %q", response.Warnings)
-			expect.That(t, !strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine"), "It is not dropped")
-		})
+	for _, queue := range []string{queued, ""} {
+		d, _ := newHandlers(t)
+		d.Trainer = testenv.Served(t, trainjob.Trainer21)
+		response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
+		want := "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"
+		expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], want), "Warnings in queue %q: %q", queue, response.Warnings)
+		expect.That(t, !strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine"), "It is not dropped in queue %q", queue)
 	}
 }
 
@@ -160,92 +150,77 @@ func patched(t *testing.T, object string, response admission.Response) string {
 }
 
 func TestValidator(t *testing.T) {
-	const noLimit = `"kueue.x-k8s.io/max-exec-time-seconds":"99999999999"`
+	const noLimit, ofJobSet = `"kueue.x-k8s.io/max-exec-time-seconds":"99999999999"`, `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`
 	const label, limit, priority = `"a":"b"`, `"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `"kueue.x-k8s.io/priority-class":"p"`
 	gated, away := torch(suspended, gateJSON), torch(elsewhere+suspended)
 	annotated := func(bytes int) string { return `"big":"` + strings.Repeat("x", bytes) + `"` }
 	gone := func(more string) string { return `{"runtimeRef":{"name":"none"}` + more + `}` }
 	broken, resumedBroken := torch(suspended+withoutNodes), torch(resumed+withoutNodes)
-	cases := map[string]struct {
+	ofLabel := func(name string) []string { return []string{"metadata.labels[kueue.x-k8s.io/" + name + "]"} }
+	ourEntry := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}
+	type row struct {
 		object, old string
 		user        string
 		want        []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job as the defaulter leaves it": {object: inQueue(gated)},
 		"a runtime that is not there":      {object: inQueue(gone("")), want: []string{"spec.runtimeRef"}},
 		"a runtime of a kind that is none": {object: inQueue(`{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
-		"a change of our entry by a user": {
-			old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
-		"the same change by the manager": {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
+		"a change of our entry by a user":  {old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: ourEntry},
+		"the same change by the manager":   {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
 		"an entry that comes while the job is resumed, for no job of the runtime": {
 			old: inQueue(torch(suspended, placedJSON)), object: inQueue(torch(resumed, unknown, placedJSON)),
 			want: []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-		"a stop of a job whose runtime is gone":        {old: inQueue(gone("")), object: inQueue(gone(suspended))},
-		"a resume of a job whose runtime is gone":      {old: inQueue(gone(suspended)), object: inQueue(gone(resumed))},
-		"a label on a running job without its runtime": {old: inQueue(gone("")), object: inQueue(gone(""), label)},
-		"a prebuilt Workload for a running job, with a stop": {
-			old: inQueue(torch("")), object: inQueue(torch(suspended), prebuilt), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a waiting job": {
-			old: inQueue(gated), object: inQueue(gated, prebuilt), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a queued job that leaves its queue": {
-			old: inQueue(gated), object: inttest.Manifest(``, gated), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
-		"a job for another cluster that leaves its queue": {
-			old: inQueue(away), object: inttest.Manifest(``, away), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
-		"one with the empty entry of Kueue's own integration, in no queue": {
-			old: inttest.Manifest(``, torch(suspended, emptyJSON)), object: inttest.Manifest(label, torch(resumed, emptyJSON))},
-		"a resume of one that waited without a queue, with the gate": {
-			old: inttest.Manifest(``, gated), object: inttest.Manifest(``, torch(resumed, gateJSON)), want: []string{"spec.suspend"}},
-		"a label of such a job":                       {old: inttest.Manifest(``, gated), object: inttest.Manifest(label, gated)},
-		"a label of one that was resumed with a gate": {old: inttest.Manifest(``, torch(resumed, gateJSON)), object: inttest.Manifest(label, torch(resumed, gateJSON))},
-		"one that was in none":                        {old: inttest.Manifest(``, away), object: inttest.Manifest(label, away)},
-		"an entry of ours by a user, for another cluster": {
-			old: inQueue(away), object: inQueue(torch(elsewhere+suspended, gateJSON)), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
-		"an entry of an older release, for another cluster": {
-			old: inQueue(torch(elsewhere+suspended, gateJSON)), object: inQueue(torch(elsewhere+suspended, gateJSON), label)},
-		"a prebuilt Workload that goes": {
-			old: inQueue(gated, prebuilt), object: inQueue(gated), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a new job":                 {object: inQueue(gated, prebuilt)},
-		"a prebuilt Workload that is named like a JobSet's": {object: inQueue(gated, `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"the same of a job that was in a queue before": {
-			old: inQueue(torch(""), `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`), object: inQueue(torch(suspended), `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`)},
-		"a prebuilt Workload that stays, and a stop": {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
-		"a time limit for a running job, with a stop": {
-			old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
-		"a time limit that Kueue takes for none": {
-			object: inQueue(gated, noLimit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
-		"the same of a job that has it already": {old: inQueue(gated, noLimit), object: inQueue(gated, noLimit+","+label)},
-		"a priority for a running job": {
-			old: inQueue(torch("")), object: inQueue(torch(""), priority), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
-		"a priority for a running job, with a stop": {old: inQueue(torch("")), object: inQueue(torch(suspended), priority)},
-		"a spec that is too large":                  {object: inQueue(large(maxSpecBytes)), want: []string{"spec"}},
-		"a large spec without a queue":              {object: inttest.Manifest(``, large(maxSpecBytes))},
-		"a large spec that does not grow":           {old: inQueue(large(maxSpecBytes)), object: inQueue(large(maxSpecBytes), label)},
-		"a large spec that shrinks":                 {old: inQueue(large(2 * maxSpecBytes)), object: inQueue(large(maxSpecBytes))},
-		"a large spec that grows":                   {old: inQueue(large(maxSpecBytes)), object: inQueue(large(2 * maxSpecBytes)), want: []string{"spec"}},
-		"a large spec that comes into a queue":      {old: inttest.Manifest(``, large(maxSpecBytes)), object: inQueue(large(maxSpecBytes)), want: []string{"spec"}},
-		"annotations beyond what etcd takes":        {old: inQueue(gated), object: inQueue(gated, annotated(maxBytes)), want: []string{"metadata"}},
-		"annotations that shrink to that":           {old: inQueue(gated, annotated(maxBytes+1)), object: inQueue(gated, annotated(maxBytes))},
-		"a spec that is just not too large":         {object: inQueue(large(maxSpecBytes - len(large(0))))},
-		"fewer nodes than none":                     {object: inQueue(broken), want: []string{"spec.trainer.numNodes"}},
-		"fewer nodes than none, without a queue":    {object: inttest.Manifest(``, torch(withoutNodes))},
-		"a resume of a job that is broken":          {old: inQueue(broken), object: inQueue(resumedBroken)},
-		"a label of a job that is broken":           {old: inQueue(broken), object: inQueue(broken, label)},
-		"another queue for a running job": {old: inQueue(torch("")), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, torch("")),
-			want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t)
-			response := v.Handle(t.Context(), request(tc.user, tc.object, tc.old))
-			var got []string
-			if !response.Allowed {
-				for _, cause := range response.Result.Details.Causes {
-					got = append(got, cause.Field)
-				}
+		"a stop of a job whose runtime is gone":                            {old: inQueue(gone("")), object: inQueue(gone(suspended))},
+		"a resume of a job whose runtime is gone":                          {old: inQueue(gone(suspended)), object: inQueue(gone(resumed))},
+		"a label on a running job without its runtime":                     {old: inQueue(gone("")), object: inQueue(gone(""), label)},
+		"a prebuilt Workload for a running job, with a stop":               {old: inQueue(torch("")), object: inQueue(torch(suspended), prebuilt), want: ofLabel("prebuilt-workload-name")},
+		"a prebuilt Workload for a waiting job":                            {old: inQueue(gated), object: inQueue(gated, prebuilt), want: ofLabel("prebuilt-workload-name")},
+		"a queued job that leaves its queue":                               {old: inQueue(gated), object: inttest.Manifest(``, gated), want: ofLabel("queue-name")},
+		"a job for another cluster that leaves its queue":                  {old: inQueue(away), object: inttest.Manifest(``, away), want: ofLabel("queue-name")},
+		"one with the empty entry of Kueue's own integration, in no queue": {old: inttest.Manifest(``, torch(suspended, emptyJSON)), object: inttest.Manifest(label, torch(resumed, emptyJSON))},
+		"a resume of one that waited without a queue, with the gate":       {old: inttest.Manifest(``, gated), object: inttest.Manifest(``, torch(resumed, gateJSON)), want: []string{"spec.suspend"}},
+		"a label of such a job":                                            {old: inttest.Manifest(``, gated), object: inttest.Manifest(label, gated)},
+		"a label of one that was resumed with a gate":                      {old: inttest.Manifest(``, torch(resumed, gateJSON)), object: inttest.Manifest(label, torch(resumed, gateJSON))},
+		"one that was in none":                                             {old: inttest.Manifest(``, away), object: inttest.Manifest(label, away)},
+		"an entry of ours by a user, for another cluster":                  {old: inQueue(away), object: inQueue(torch(elsewhere+suspended, gateJSON)), want: ourEntry},
+		"an entry of an older release, for another cluster":                {old: inQueue(torch(elsewhere+suspended, gateJSON)), object: inQueue(torch(elsewhere+suspended, gateJSON), label)},
+		"a prebuilt Workload that goes":                                    {old: inQueue(gated, prebuilt), object: inQueue(gated), want: ofLabel("prebuilt-workload-name")},
+		"a prebuilt Workload for a new job":                                {object: inQueue(gated, prebuilt)},
+		"a prebuilt Workload that is named like a JobSet's":                {object: inQueue(gated, ofJobSet), want: ofLabel("prebuilt-workload-name")},
+		"the same of a job that was in a queue before":                     {old: inQueue(torch(""), ofJobSet), object: inQueue(torch(suspended), ofJobSet)},
+		"a prebuilt Workload that stays, and a stop":                       {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
+		"a time limit for a running job, with a stop":                      {old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: ofLabel("max-exec-time-seconds")},
+		"a time limit that Kueue takes for none":                           {object: inQueue(gated, noLimit), want: ofLabel("max-exec-time-seconds")},
+		"the same of a job that has it already":                            {old: inQueue(gated, noLimit), object: inQueue(gated, noLimit+","+label)},
+		"a priority for a running job":                                     {old: inQueue(torch("")), object: inQueue(torch(""), priority), want: ofLabel("priority-class")},
+		"a priority for a running job, with a stop":                        {old: inQueue(torch("")), object: inQueue(torch(suspended), priority)},
+		"a spec that is too large":                                         {object: inQueue(large(maxSpecBytes)), want: []string{"spec"}},
+		"a large spec without a queue":                                     {object: inttest.Manifest(``, large(maxSpecBytes))},
+		"a large spec that does not grow":                                  {old: inQueue(large(maxSpecBytes)), object: inQueue(large(maxSpecBytes), label)},
+		"a large spec that shrinks":                                        {old: inQueue(large(2 * maxSpecBytes)), object: inQueue(large(maxSpecBytes))},
+		"a large spec that grows":                                          {old: inQueue(large(maxSpecBytes)), object: inQueue(large(2 * maxSpecBytes)), want: []string{"spec"}},
+		"a large spec that comes into a queue":                             {old: inttest.Manifest(``, large(maxSpecBytes)), object: inQueue(large(maxSpecBytes)), want: []string{"spec"}},
+		"annotations beyond what etcd takes":                               {old: inQueue(gated), object: inQueue(gated, annotated(maxBytes)), want: []string{"metadata"}},
+		"annotations that shrink to that":                                  {old: inQueue(gated, annotated(maxBytes+1)), object: inQueue(gated, annotated(maxBytes))},
+		"a spec that is just not too large":                                {object: inQueue(large(maxSpecBytes - len(large(0))))},
+		"fewer nodes than none":                                            {object: inQueue(broken), want: []string{"spec.trainer.numNodes"}},
+		"fewer nodes than none, without a queue":                           {object: inttest.Manifest(``, torch(withoutNodes))},
+		"a resume of a job that is broken":                                 {old: inQueue(broken), object: inQueue(resumedBroken)},
+		"a label of a job that is broken":                                  {old: inQueue(broken), object: inQueue(broken, label)},
+		"another queue for a running job":                                  {old: inQueue(torch("")), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, torch("")), want: ofLabel("queue-name")},
+	}, func(t *testing.T, tc row) {
+		_, v := newHandlers(t)
+		response := v.Handle(t.Context(), request(tc.user, tc.object, tc.old))
+		var got []string
+		if !response.Allowed {
+			for _, cause := range response.Result.Details.Causes {
+				got = append(got, cause.Field)
 			}
-			expect.Same(t, "Unexpected fields refused", tc.want, got)
-		})
-	}
+		}
+		expect.Same(t, "Unexpected fields refused", tc.want, got)
+	})
 }
 
 func TestRefusalOfAnotherQueueSaysWhatToDo(t *testing.T) {
@@ -269,14 +244,14 @@ func large(more int) string {
 
 func TestManagedBy(t *testing.T) {
 	away, here := torch(elsewhere+suspended, gateJSON), []client.Object{queue, inttest.ClusterQueue()}
-	other, remote := inttest.Check("other", "example.com/budget"), inttest.Check("remote", kueue.MultiKueueControllerName)
-	behindBoth := inttest.ClusterQueue("other", "remote")
-	there := []client.Object{queue, behindBoth, other, remote}
-	cases := map[string]struct {
+	there := []client.Object{queue, inttest.ClusterQueue("other", "remote"),
+		inttest.Check("other", "example.com/budget"), inttest.Check("remote", kueue.MultiKueueControllerName)}
+	type row struct {
 		objects     []client.Object
 		object, old string
 		refused     bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a queue without checks":                        {objects: here, object: inQueue(away), refused: true},
 		"a queue with MultiKueue":                       {objects: there, object: inQueue(away)},
 		"a LocalQueue that is not there":                {object: inQueue(away)},
@@ -288,68 +263,67 @@ func TestManagedBy(t *testing.T) {
 			objects: there, object: inQueue(torch(byTrainer + suspended)), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"near"`, torch(byTrainer+suspended)), refused: true},
 		"a job of this cluster that is there": {objects: there, object: inQueue(torch(byTrainer), `"a":"b"`), old: inQueue(torch(byTrainer))},
 		"a label of a job that is there":      {objects: here, object: inQueue(away, `"a":"b"`), old: inQueue(away)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t, tc.objects...)
-			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
-			expect.That(t, response.Allowed != tc.refused && (!tc.refused || strings.Contains(response.Result.Message, "spec.managedBy")),
-				"allowed: %t, %v", response.Allowed, response.Result)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, v := newHandlers(t, tc.objects...)
+		response := v.Handle(t.Context(), request("user", tc.object, tc.old))
+		expect.That(t, response.Allowed != tc.refused && (!tc.refused || strings.Contains(response.Result.Message, "spec.managedBy")),
+			"allowed: %t, %v", response.Allowed, response.Result)
+	})
 }
 
 func TestDefaulterOfManagedNamespaces(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		selector *metav1.LabelSelector
 		want     string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job without a queue waits for one where all are managed": {selector: &metav1.LabelSelector{}, want: torch(suspended, gateJSON)},
-		"in a namespace that is left out it is left as it is": {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}},
-			want: torch("")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			d.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) {
-				settings.ManageJobsWithoutQueueName, settings.ManagedJobsNamespaceSelector = true, tc.selector
-			})
-			d.Queues = queues.New(d.Client, d.Client, d.Kueue)
-			wantDefaulted(t, d, "user", "", "", torch(""), tc.want)
-			wantDefaulted(t, d, "user", queued, "", torch(""), tc.want)
-			wantDefaulted(t, d, "user", queued, "", torch("", gateJSON), tc.want)
+		"in a namespace that is left out it is left as it is":       {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, want: torch("")},
+	}, func(t *testing.T, tc row) {
+		d, _ := newHandlers(t)
+		d.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) {
+			settings.ManageJobsWithoutQueueName, settings.ManagedJobsNamespaceSelector = true, tc.selector
 		})
-	}
+		d.Queues = queues.New(d.Client, d.Client, d.Kueue)
+		wantDefaulted(t, d, "user", "", "", torch(""), tc.want)
+		wantDefaulted(t, d, "user", queued, "", torch(""), tc.want)
+		wantDefaulted(t, d, "user", queued, "", torch("", gateJSON), tc.want)
+	})
+}
+
+// wantWarning has the validator allow a request, and fails where it warns of something, and should not, or the other way.
+func wantWarning(t *testing.T, v *validator, of admission.Request, text string, want bool) {
+	t.Helper()
+	response := v.Handle(t.Context(), of)
+	expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+	expect.That(t, strings.Contains(strings.Join(response.Warnings, "\n"), text) == want, "Warnings: %q", response.Warnings)
 }
 
 func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
 	another := metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		selector metav1.LabelSelector
 		labels   string
 		old      string
 		want     bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"is told of when the job is created": {selector: another, labels: queued, want: true},
 		"not where the job names none":       {selector: another},
 		"not where the namespace is managed": {labels: queued},
 		"not again when the job changes":     {selector: another, labels: queued, old: inQueue(torch(""))},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t)
-			v.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = &tc.selector })
-			v.Queues = queues.New(v.Client, v.Client, v.Kueue)
-			response := v.Handle(t.Context(), request("user", inttest.Manifest(tc.labels, torch("")), tc.old))
-			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
-			told := slices.ContainsFunc(response.Warnings, func(w string) bool { return strings.Contains(w, "Kueue does not manage namespace ns") })
-			expect.That(t, told == tc.want, "Warnings: %q", response.Warnings)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, v := newHandlers(t)
+		v.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = &tc.selector })
+		v.Queues = queues.New(v.Client, v.Client, v.Kueue)
+		wantWarning(t, v, request("user", inttest.Manifest(tc.labels, torch("")), tc.old), "Kueue does not manage namespace ns", tc.want)
+	})
 }
 
 func TestDefaulterHandsToMultiKueue(t *testing.T) {
 	const away = elsewhere + suspended
-	cases := map[string]struct{ spec, oldSpec, want string }{
+	type row struct{ spec, oldSpec, want string }
+	expect.Rows(t, map[string]row{
 		"a job whose queue leads there, without an entry of ours":               {spec: torch(""), want: torch(away)},
 		"one that Trainer manages by default":                                   {spec: torch(byTrainer), want: torch(away)},
 		"one whose user says so":                                                {spec: torch(elsewhere), want: torch(away)},
@@ -359,13 +333,10 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 		"one that waits gets no entry later":                                    {oldSpec: torch(away), spec: torch(away, mine), want: torch(away, mine)},
 		"one with an entry of an older release keeps it":                        {oldSpec: torch(away, gateJSON), spec: torch(away, mine), want: torch(away, mine, gateJSON)},
 		"one that comes back to this cluster gets the gate with the same write": {oldSpec: torch(away), spec: torch(suspended), want: torch(suspended, gateJSON)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t, queue, inttest.ClusterQueue("remote"), inttest.Check("remote", kueue.MultiKueueControllerName))
-			wantDefaulted(t, d, "user", queued, tc.oldSpec, tc.spec, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d, _ := newHandlers(t, queue, inttest.ClusterQueue("remote"), inttest.Check("remote", kueue.MultiKueueControllerName))
+		wantDefaulted(t, d, "user", queued, tc.oldSpec, tc.spec, tc.want)
+	})
 }
 
 // FuzzWebhooks looks for objects on which a webhook panics.
@@ -393,50 +364,43 @@ func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
 		job.Namespace = "ns"
 		return []client.Object{inttest.WorkloadOf(&job, append(says, kit.Admitted)...)}
 	}
-	cases := map[string]struct {
+	type row struct {
 		there         []client.Object
 		user          string
 		wantSuspended bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it was evicted":         {there: workload(kit.Is(kueue.WorkloadEvicted, "")), wantSuspended: true},
 		"it is admitted":         {there: workload(), wantSuspended: true},
 		"it has no Workload":     {},
 		"the manager resumes it": {there: workload(), user: self},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t, tc.there...)
-			response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
-			after := expect.FromJSON[trainjob.TrainJob](t, patched(t, resumed, response))
-			expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,
-				"The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d, _ := newHandlers(t, tc.there...)
+		response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
+		after := expect.FromJSON[trainjob.TrainJob](t, patched(t, resumed, response))
+		expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,
+			"The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
+	})
 }
 
 func TestPriorityClassThatIsMissingIsToldAtOnce(t *testing.T) {
-	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "there"}}
 	labelled := func(class string) string {
 		return inttest.Manifest(queued+`,"kueue.x-k8s.io/priority-class":"`+class+`"`, torch(suspended, gateJSON))
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		object, old string
 		want        bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a class that is missing":       {object: labelled("missing"), want: true},
 		"a class that is there":         {object: labelled("there")},
 		"one that the job has long had": {object: labelled("missing"), old: labelled("missing")},
 		"one that the job gets":         {object: labelled("missing"), old: labelled("there"), want: true},
 		"a job in no queue":             {object: inttest.Manifest(`"kueue.x-k8s.io/priority-class":"missing"`, torch(suspended))},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t, class)
-			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
-			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
-			told := slices.ContainsFunc(response.Warnings, func(w string) bool { return strings.Contains(w, "no WorkloadPriorityClass missing") })
-			expect.That(t, told == tc.want, "Warnings: %q", response.Warnings)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, v := newHandlers(t, kit.Priority("there", 1))
+		wantWarning(t, v, request("user", tc.object, tc.old), "no WorkloadPriorityClass missing", tc.want)
+	})
 }
 
 // No patch of the API server adds to what is not there.
