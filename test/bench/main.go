@@ -40,7 +40,7 @@ const localDir = ".local-bench"
 func main() {
 	ctrl.SetLogger(logr.Discard())
 	p := parsePlan()
-	attempt.Main("error: ", func(ctx context.Context) error { return attempt.To(func() { run(ctx, p) }) })
+	attempt.Main("error: ", func(ctx context.Context) { run(ctx, p) })
 }
 
 // run measures what the plan says and writes the report; what was measured before an error is written, too.

@@ -49,7 +49,7 @@ var columns = []column{
 func main() {
 	jobs := flag.Int("jobs", 100, "number of TrainJobs")
 	flag.Parse()
-	attempt.Main("error: ", func(ctx context.Context) error { return attempt.To(func() { run(ctx, *jobs) }) })
+	attempt.Main("error: ", func(ctx context.Context) { run(ctx, *jobs) })
 }
 
 func run(ctx context.Context, jobs int) {

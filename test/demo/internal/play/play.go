@@ -114,7 +114,7 @@ func (s *Story) Tell(at time.Time, who string, colour func(string) string, forma
 func Main(play func(context.Context) error) {
 	// What libraries log is not for who watches a play.
 	ctrl.SetLogger(logr.Discard())
-	attempt.Main(show.Painter(os.Stderr).Red("error: "), play)
+	attempt.Main(show.Painter(os.Stderr).Red("error: "), func(ctx context.Context) { attempt.Succeed(play(ctx)) })
 }
 
 // Own are the clusters that a story has for itself, apart from those of `make local-up` and the specs.
