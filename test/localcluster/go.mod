@@ -4,6 +4,7 @@ go 1.26.0
 
 tool (
 	github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle
 	go.etcd.io/etcd/server/v3
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
@@ -125,6 +126,7 @@ require (
 	github.com/kubeflow/spark-operator/v2 v2.5.1 // indirect
 	github.com/kubeflow/trainer/v2 v2.3.0 // indirect
 	github.com/kubeflow/training-operator v1.9.3 // indirect
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle v0.0.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
 	github.com/lithammer/dedent v1.1.0 // indirect
@@ -260,3 +262,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	volcano.sh/apis v1.14.0 // indirect
 )
+
+replace github.com/kueue-trainer/kueue-trainer/test/generations/oracle => ../generations/oracle
