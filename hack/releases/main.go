@@ -18,9 +18,9 @@ import (
 
 // modules pin the releases.
 var modules = map[string]string{
-	"2.1": "test/generations/trainer21",
-	"2.2": "test/generations/trainer22",
-	"2.3": "test/generations/trainer23",
+	"2.1": "test/localcluster/trainer-2.1",
+	"2.2": "test/localcluster/trainer-2.2",
+	"2.3": "test/localcluster",
 }
 
 func main() {

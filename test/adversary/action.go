@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,8 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 type verb string
@@ -67,14 +69,12 @@ type action struct {
 
 func (a action) gvr() schema.GroupVersionResource {
 	gvr, _ := schema.ParseResourceArg(a.Resource)
-	if gvr == nil {
-		return schema.GroupVersionResource{}
-	}
-	return *gvr
+	return ptr.Deref(gvr, schema.GroupVersionResource{})
 }
 
-// patchTypes are kubectl's names of the patches.
-var patchTypes = map[verb]string{update: "merge", merge: "merge", jsonPatch: "json"}
+var patchTypes = map[verb]types.PatchType{
+	merge: types.MergePatchType, jsonPatch: types.JSONPatchType, apply: types.ApplyPatchType, applyForce: types.ApplyPatchType,
+}
 
 // String returns the kubectl command that does the same, in the namespace {NS} as the user {TENANT}.
 func (a action) String() string {
@@ -95,13 +95,13 @@ func (a action) String() string {
 			there.Back, back.Back, back.Body = "", "", a.Back
 			return fmt.Sprintf("while sleep %.2f; do %s; %s; done &", pause.Seconds(), there, back)
 		}
-		return fmt.Sprintf(as+"patch %s %s%s --type %s -p %s", a.Resource, a.Name, sub, patchTypes[a.Verb], "'"+strings.ReplaceAll(a.Body, "'", `'\''`)+"'")
+		// An update sends what a merge patch makes of the object.
+		kind := strings.Replace(string(a.Verb), string(update), string(merge), 1)
+		return fmt.Sprintf(as+"patch %s %s%s --type %s -p %s", a.Resource, a.Name, sub, kind, "'"+strings.ReplaceAll(a.Body, "'", `'\''`)+"'")
 	case apply, applyForce:
 		return fmt.Sprintf(as+"apply --server-side --field-manager tenant --force-conflicts=%t%s -f - <<'EOF'\n%s\nEOF", a.Verb == applyForce, sub, a.Body)
-	case remove:
-		return fmt.Sprintf(as+"delete %s %s%s", a.Resource, a.Name, a.deletion())
-	case deleteCollection:
-		return fmt.Sprintf(as+"delete %s --all%s", a.Resource, a.deletion())
+	case remove, deleteCollection:
+		return fmt.Sprintf(as+"delete %s %s%s", a.Resource, cmp.Or(a.Name, "--all"), a.deletion())
 	case finish:
 		return fmt.Sprintf("kubectl -n {NS} annotate --overwrite pod -l jobset.sigs.k8s.io/jobset-name=%s localcluster/finish=%s", a.Name, a.Body)
 	case neighbour:
@@ -177,30 +177,24 @@ const pause = 25 * time.Millisecond
 func (w *walk) repeat(a action) {
 	bodies := []string{a.Back, a.Body}
 	answers := map[string]int{}
-	for n := 0; ; n++ {
-		select {
-		case <-time.After(pause):
-		case <-w.repeated.Done():
-			w.note(a, fmt.Sprintf("repeated %d times: %v", n, answers))
-			return
-		}
+	n := 0
+	wait.UntilWithContext(w.repeated, func(ctx context.Context) {
 		live := w.seen()
 		next := a
 		next.Name, next.Body = w.concrete(a.Name, live), w.concrete(bodies[n%2], live)
-		answers[string(apierrors.ReasonForError(w.request(w.repeated, next)))]++
-	}
+		answers[string(apierrors.ReasonForError(w.request(ctx, next)))]++
+		n++
+	}, pause)
+	w.note(a, fmt.Sprintf("repeated %d times: %v", n, answers))
 }
 
 func (w *walk) request(ctx context.Context, a action) error {
 	w.sent.Add(1)
 	on := w.asTenant.Resource(a.gvr()).Namespace(w.Namespace)
-	var subresources []string
-	if a.Subresource != "" {
-		subresources = []string{a.Subresource}
-	}
+	subresources := strings.Fields(a.Subresource)
 	switch a.Verb {
 	case finish:
-		return w.end(ctx, a.Name, a.Body)
+		return world.EndPods(ctx, w, w.Pods(ctx, a.Name), a.Body)
 	case neighbour:
 		return w.toggle(ctx, a.Name)
 	case create:
@@ -214,8 +208,7 @@ func (w *walk) request(ctx context.Context, a action) error {
 	case update:
 		return w.update(ctx, on, a, subresources)
 	case merge, jsonPatch, apply, applyForce:
-		options := metav1.PatchOptions{}
-		kind := map[verb]types.PatchType{merge: types.MergePatchType, jsonPatch: types.JSONPatchType, apply: types.ApplyPatchType, applyForce: types.ApplyPatchType}[a.Verb]
+		options, kind := metav1.PatchOptions{}, patchTypes[a.Verb]
 		if kind == types.ApplyPatchType {
 			options.FieldManager, options.Force = "tenant", new(a.Verb == applyForce)
 		}
@@ -244,15 +237,6 @@ func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a actio
 	}
 	_, err = on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
 	return err
-}
-
-func (w *walk) end(ctx context.Context, job, how string) error {
-	var errs []error
-	for _, pod := range w.Pods(ctx, job) {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"localcluster/finish":%q}}}`, how))
-		errs = append(errs, client.IgnoreNotFound(w.Patch(ctx, &pod, patch)))
-	}
-	return errors.Join(errs...)
 }
 
 // toggle starts the neighbour's TrainJob, or deletes the one that is there.

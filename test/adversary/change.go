@@ -14,6 +14,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -46,7 +47,7 @@ func (d *drawer) change(obj *unstructured.Unstructured, section string) (change,
 	if section == "metadata" {
 		return d.metadata(obj), true
 	}
-	of := d.schemas.field(d.schemas.of(obj.GroupVersionKind()), section)
+	of := d.schemas.field(d.schemas.kinds[obj.GroupVersionKind()], section)
 	value, there := obj.Object[section]
 	if !there && of == nil {
 		return change{}, false
@@ -54,7 +55,7 @@ func (d *drawer) change(obj *unstructured.Unstructured, section string) (change,
 	return d.below([]string{section}, value, of), true
 }
 
-func (d *drawer) below(path []string, value any, of map[string]any) change {
+func (d *drawer) below(path []string, value any, of *spec.Schema) change {
 	of = d.schemas.resolve(of)
 	switch value := value.(type) {
 	case map[string]any:
@@ -77,7 +78,7 @@ func (d *drawer) below(path []string, value any, of map[string]any) change {
 }
 
 // key picks a field, one that is set more often than not.
-func (d *drawer) key(value, of map[string]any) (string, bool) {
+func (d *drawer) key(value map[string]any, of *spec.Schema) (string, bool) {
 	set, known := slices.Sorted(maps.Keys(value)), d.schemas.fields(of)
 	switch {
 	case len(set) > 0 && (len(known) == 0 || !d.one(3)):
@@ -89,7 +90,7 @@ func (d *drawer) key(value, of map[string]any) (string, bool) {
 }
 
 // list draws another list: an item less, an item twice, one more, or one that is changed.
-func (d *drawer) list(value []any, of map[string]any) ([]any, bool) {
+func (d *drawer) list(value []any, of *spec.Schema) ([]any, bool) {
 	list := runtime.DeepCopyJSONValue(value).([]any)
 	if len(list) == 0 {
 		return nil, false
@@ -117,7 +118,7 @@ func (d *drawer) list(value []any, of map[string]any) ([]any, bool) {
 var most = map[string]int64{"replicas": 100}
 
 // value draws a value of a field, within its limit.
-func (d *drawer) value(field string, now any, of map[string]any, depth int) any {
+func (d *drawer) value(field string, now any, of *spec.Schema, depth int) any {
 	value := d.unlimited(field, now, of, depth)
 	if number, ok := value.(int64); ok && most[field] > 0 {
 		return min(number, most[field])
@@ -126,7 +127,7 @@ func (d *drawer) value(field string, now any, of map[string]any, depth int) any 
 }
 
 // unlimited draws another object's value, the same doubled, a huge one, or any.
-func (d *drawer) unlimited(field string, now any, of map[string]any, depth int) any {
+func (d *drawer) unlimited(field string, now any, of *spec.Schema, depth int) any {
 	of = d.schemas.resolve(of)
 	if others := d.others(field); len(others) > 0 && d.one(2) {
 		return runtime.DeepCopyJSONValue(pick(d.Rand, others))
@@ -152,11 +153,11 @@ func (d *drawer) text(now string) any {
 }
 
 // any draws what a schema allows, as far as its types say.
-func (d *drawer) any(of map[string]any, depth int) any {
-	if enum, ok := of["enum"].([]any); ok && len(enum) > 0 {
-		return pick(d.Rand, enum)
+func (d *drawer) any(of *spec.Schema, depth int) any {
+	if len(of.Enum) > 0 {
+		return pick(d.Rand, of.Enum)
 	}
-	switch of["type"] {
+	switch strings.Join(of.Type, " ") {
 	case "integer", "number":
 		return pick(d.Rand, []any{int64(0), int64(1), int64(2), int64(-1), int64(math.MaxInt32)})
 	case "boolean":
@@ -169,18 +170,16 @@ func (d *drawer) any(of map[string]any, depth int) any {
 	case "object":
 		return d.object(of, depth)
 	}
-	if of["format"] == "int-or-string" || of["x-kubernetes-int-or-string"] == true {
+	if either, _ := of.Extensions.GetBool("x-kubernetes-int-or-string"); either || of.Format == "int-or-string" {
 		return pick(d.Rand, []any{"1", "8", int64(1)})
 	}
 	return pick(d.Rand, []any{"a", "true", "1"})
 }
 
 // object draws its required fields, and one or two more.
-func (d *drawer) object(of map[string]any, depth int) any {
+func (d *drawer) object(of *spec.Schema, depth int) any {
 	out := map[string]any{}
-	required, _ := of["required"].([]any)
-	for _, field := range required {
-		name, _ := field.(string)
+	for _, name := range of.Required {
 		out[name] = d.value(name, nil, d.schemas.field(of, name), depth+1)
 	}
 	known := d.schemas.fields(of)

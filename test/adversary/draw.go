@@ -28,12 +28,6 @@ var drawn = weights{
 	"patch": 4, "create": 3, "update": 2, "delete": 2,
 }
 
-func (w weights) with(hints weights) weights {
-	out := maps.Clone(w)
-	maps.Copy(out, hints)
-	return out
-}
-
 func (w weights) of(name string) int {
 	if n, ok := w[name]; ok {
 		return n
@@ -133,7 +127,7 @@ func (d *drawer) write(a action, obj *unstructured.Unstructured, what string) (a
 // made draws an object of a kind of which there is none.
 func (d *drawer) made(r resource) map[string]any {
 	out := map[string]any{"apiVersion": r.kind.GroupVersion().String(), "kind": r.kind.Kind, "metadata": map[string]any{"name": pick(d.Rand, names)}}
-	of := d.schemas.of(r.kind)
+	of := d.schemas.kinds[r.kind]
 	for _, section := range d.schemas.fields(of) {
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, section) {
 			out[section] = d.any(d.schemas.resolve(d.schemas.field(of, section)), 0)
@@ -191,7 +185,8 @@ const mostBeside = 2
 // random takes n steps and returns them in symbols.
 func (w *walk) random(ctx context.Context, r *rand.Rand, known *schemas, n int, hints weights) []action {
 	var done []action
-	by := drawn.with(hints)
+	by := maps.Clone(drawn)
+	maps.Copy(by, hints)
 	for len(done) < n && ctx.Err() == nil {
 		live := w.seen()
 		d := &drawer{Rand: r, schemas: known, live: live}

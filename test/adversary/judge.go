@@ -25,7 +25,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
-	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 )
 
 // finding is something that a tenant brought about and that must not be.
@@ -77,7 +76,7 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	if err := within(ctx, 30*time.Second, func(ctx context.Context, g gomega.Gomega) { g.Expect(w.ledger.CaughtUp(ctx)).To(gomega.Succeed()) }); err != nil {
 		return found, err
 	}
-	result, err := w.ledger.Check(ledger.Expectation{})
+	result, err := w.ledger.Check()
 	for _, v := range result.Violations {
 		found = append(found, finding{string(v.Rule), v.String()})
 	}

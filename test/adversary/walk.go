@@ -21,11 +21,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -98,7 +100,13 @@ func (w *walk) watch(ctx context.Context, asTenant *rest.Config) (err error) {
 	if w.ledger, err = ledger.Watch(ctx, admin, w.Namespace, w.neighbour.Namespace); err != nil {
 		return err
 	}
-	w.written, err = record.Start(ctx, admin, watched(w.resources, w.Namespace), func(record.Version) {})
+	var kinds []record.Kind
+	for _, r := range w.resources {
+		if r.watched {
+			kinds = append(kinds, record.Kind{GroupVersionResource: r.GroupVersionResource, Namespace: w.Namespace})
+		}
+	}
+	w.written, err = record.Start(ctx, admin, kinds, func(record.Version) {})
 	return err
 }
 
@@ -119,15 +127,6 @@ func ofTwo(copied *trainer.ClusterTrainingRuntime, namespace string) client.Obje
 	side.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("4")
 	*jobs = append(*jobs, *side)
 	return own
-}
-
-func watched(resources []resource, namespace string) (kinds []record.Kind) {
-	for _, r := range resources {
-		if r.watched {
-			kinds = append(kinds, record.Kind{GroupVersionResource: r.GroupVersionResource, Namespace: namespace})
-		}
-	}
-	return kinds
 }
 
 // seen returns the objects of the namespace, in an order that does not depend on chance.
@@ -224,8 +223,8 @@ func has(list []string, value string) bool {
 }
 
 type schemas struct {
-	kinds map[schema.GroupVersionKind]map[string]any
-	named map[string]map[string]any
+	kinds map[schema.GroupVersionKind]*spec.Schema
+	named map[string]*spec.Schema
 }
 
 func schemasOf(config *rest.Config, of []resource) (*schemas, error) {
@@ -234,71 +233,63 @@ func schemasOf(config *rest.Config, of []resource) (*schemas, error) {
 		return nil, err
 	}
 	root := openapi3.NewRoot(client.OpenAPIV3())
-	s := &schemas{kinds: map[schema.GroupVersionKind]map[string]any{}, named: map[string]map[string]any{}}
-	read := map[schema.GroupVersion]bool{}
+	s := &schemas{kinds: map[schema.GroupVersionKind]*spec.Schema{}, named: map[string]*spec.Schema{}}
+	versions := sets.New[schema.GroupVersion]()
 	for _, r := range of {
-		for _, gv := range []schema.GroupVersion{r.GroupVersion(), r.kind.GroupVersion()} {
-			if read[gv] {
-				continue
+		versions.Insert(r.GroupVersion(), r.kind.GroupVersion())
+	}
+	for gv := range versions {
+		document, err := root.GVSpec(gv)
+		if err != nil {
+			return nil, fmt.Errorf("reading the schema of %s: %w", gv, err)
+		}
+		for name, of := range document.Components.Schemas {
+			s.named["#/components/schemas/"+name] = of
+			var kinds []schema.GroupVersionKind
+			if err := of.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds); err != nil {
+				return nil, fmt.Errorf("reading the kinds of %s: %w", name, err)
 			}
-			read[gv] = true
-			document, err := root.GVSpecAsMap(gv)
-			if err != nil {
-				return nil, fmt.Errorf("reading the schema of %s: %w", gv, err)
+			for _, kind := range kinds {
+				s.kinds[kind] = of
 			}
-			s.add(document)
 		}
 	}
 	return s, nil
 }
 
-func (s *schemas) add(document map[string]any) {
-	components, _ := document["components"].(map[string]any)
-	all, _ := components["schemas"].(map[string]any)
-	for name, of := range all {
-		one, _ := of.(map[string]any)
-		s.named["#/components/schemas/"+name] = one
-		kinds, _ := one["x-kubernetes-group-version-kind"].([]any)
-		for _, kind := range kinds {
-			k, _ := kind.(map[string]any)
-			s.kinds[schema.GroupVersionKind{Group: fmt.Sprint(k["group"]), Version: fmt.Sprint(k["version"]), Kind: fmt.Sprint(k["kind"])}] = one
-		}
-	}
-}
-
-func (s *schemas) of(kind schema.GroupVersionKind) map[string]any { return s.kinds[kind] }
-
-func (s *schemas) resolve(of map[string]any) map[string]any {
+// resolve follows references. What nobody knows has an empty schema.
+func (s *schemas) resolve(of *spec.Schema) *spec.Schema {
 	for range 4 {
-		if all, ok := of["allOf"].([]any); ok && len(all) == 1 {
-			of, _ = all[0].(map[string]any)
+		if of != nil && len(of.AllOf) == 1 {
+			of = &of.AllOf[0]
 		}
-		ref, ok := of["$ref"].(string)
-		if !ok {
+		if of == nil || of.Ref.String() == "" {
 			break
 		}
-		of = s.named[ref]
+		of = s.named[of.Ref.String()]
 	}
-	return of
+	return cmp.Or(of, &spec.Schema{})
 }
 
-// field returns the schema of a field, or of a map's values.
-func (s *schemas) field(of map[string]any, name string) map[string]any {
+// field returns the schema of a field, or of a map's values, and nil where nobody knows it.
+func (s *schemas) field(of *spec.Schema, name string) *spec.Schema {
 	of = s.resolve(of)
-	properties, _ := of["properties"].(map[string]any)
-	if field, ok := properties[name].(map[string]any); ok {
-		return field
+	if field, ok := of.Properties[name]; ok {
+		return &field
 	}
-	values, _ := of["additionalProperties"].(map[string]any)
-	return values
+	if of.AdditionalProperties != nil {
+		return of.AdditionalProperties.Schema
+	}
+	return nil
 }
 
-func (s *schemas) fields(of map[string]any) []string {
-	properties, _ := s.resolve(of)["properties"].(map[string]any)
-	return slices.Sorted(maps.Keys(properties))
+func (s *schemas) fields(of *spec.Schema) []string {
+	return slices.Sorted(maps.Keys(s.resolve(of).Properties))
 }
 
-func (s *schemas) items(of map[string]any) map[string]any {
-	items, _ := s.resolve(of)["items"].(map[string]any)
-	return items
+func (s *schemas) items(of *spec.Schema) *spec.Schema {
+	if items := s.resolve(of).Items; items != nil {
+		return items.Schema
+	}
+	return nil
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// Main runs a program until it ends or is interrupted. The label comes before its error.
-func Main(label string, run func(context.Context) error) {
+// Main takes the steps of a program until they end or are interrupted. The label comes before what one failed with.
+func Main(label string, take func(context.Context)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := To(func() { take(ctx) })
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, label+err.Error())

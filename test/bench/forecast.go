@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -71,7 +70,9 @@ func crowded(teams, workloads int) *forecast.Question {
 	}
 	for n := range workloads {
 		team := fmt.Sprintf("team-%d", n%teams)
-		wl := waiting(fmt.Sprintf("job-%05d", n), team, random.Int32N(3), begin.Add(time.Duration(n-workloads)*time.Minute))
+		created := begin.Add(time.Duration(n-workloads) * time.Minute)
+		wl := kit.Workload("team", fmt.Sprintf("job-%05d", n), team, created, kit.PodSet("node", 1, string(kit.GPU), "1"))
+		*wl.Spec.Priority = random.Int32N(3)
 		subject := forecast.Subject{Traits: forecast.Traits{Queue: "all"}}
 		if n < workloads/2 {
 			kit.With(wl, kit.Admitted, kit.Assigned(team, "h100"), kit.Since(begin.Add(-time.Hour)))
@@ -80,11 +81,4 @@ func crowded(teams, workloads int) *forecast.Question {
 		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: wl, Running: runtimes.Of(subject)})
 	}
 	return q
-}
-
-func waiting(name, queue string, priority int32, created time.Time) *kueue.Workload {
-	return &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created)},
-		Spec:       kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{kit.PodSet("node", 1, string(kit.GPU), "1")}},
-	}
 }

@@ -68,7 +68,7 @@ func (s *site) alone(ctx context.Context, idle time.Duration) {
 func (s *site) evict(ctx context.Context) {
 	s.seen.forget()
 	stop := s.count(ctx, func() {
-		s.StopQueue(ctx, kueue.HoldAndDrain)
+		s.stopQueue(ctx, kueue.HoldAndDrain)
 		s.all(ctx, loneJobs, gone)
 		s.all(ctx, loneJobs, released)
 	})
@@ -76,7 +76,7 @@ func (s *site) evict(ctx context.Context) {
 	section.times("evicted to last pod gone", s.seen.between(evicted, gone))
 	section.times("evicted to quota free", s.seen.between(evicted, released))
 	s.seen.forget()
-	again := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
+	again := s.count(ctx, func() { s.stopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
 	section.times("admitted again to TrainJob resumed", s.seen.between(admitted, started))
 	both := stop.and(again)
 	section.add("writes each, to stop and start again", both.asked(stored)/loneJobs)
@@ -108,7 +108,7 @@ func (s *site) undisturbed(whole *window) {
 func (s *site) burst(ctx context.Context, n int) {
 	s.hold(ctx)
 	create := s.count(ctx, func() { s.create(ctx, n, creators); s.suspended(ctx, n) })
-	start := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, n, bound) })
+	start := s.count(ctx, func() { s.stopQueue(ctx, kueue.None); s.all(ctx, n, bound) })
 	end := s.count(ctx, func() { s.finish(ctx); s.all(ctx, n, finished) })
 
 	burst := s.section("A queue of %d, released", n)
@@ -193,7 +193,7 @@ func (s *site) startAgain(ctx context.Context, section *section) {
 	section.add("to the start of the next TrainJob, s", s.seen.latestOf(started).Sub(from).Seconds())
 	s.pids = attempt.Must(s.Cluster.PIDs())
 	// It looks at all of them, and a look writes nothing that we would see.
-	s.until(ctx, "a manager at rest", s.atRest(s.manager))
+	until(ctx, lookEvery, "a manager at rest", s.atRest(s.manager))
 	used := s.used()[s.manager]
 	section.add("CPU until it has looked at all, s", used.cpuSeconds)
 	section.add("its memory without program pages, MiB", used.anonMiB)
@@ -228,7 +228,7 @@ type window struct {
 // count does something, waits until nothing changes any more, and returns what was used and asked for meanwhile.
 func (s *site) count(ctx context.Context, do func()) *window {
 	// What was asked before does not count.
-	attempt.Must(s.Log.Count(s.Namespace))
+	attempt.Must(s.log.Count(s.Namespace))
 	before, looks := s.used(), s.looks(ctx)
 	w := &window{from: time.Now()}
 	do()
@@ -239,7 +239,7 @@ func (s *site) count(ctx context.Context, do func()) *window {
 		u.cpuSeconds -= before[name].cpuSeconds
 		w.used[name] = u
 	}
-	w.requests = attempt.Must(s.Log.Count(s.Namespace))
+	w.requests = attempt.Must(s.log.Count(s.Namespace))
 	return w
 }
 
@@ -324,18 +324,11 @@ type usage struct {
 }
 
 // usageOf returns what a process has used since it started.
-func usageOf(pid int) (usage, error) {
-	proc, err := procfs.NewProc(pid)
-	if err != nil {
-		return usage{}, err
+func usageOf(pid int) usage {
+	proc := attempt.Must(procfs.NewProc(pid))
+	stat, status := attempt.Must(proc.Stat()), attempt.Must(proc.NewStatus())
+	if status.VmRSS == 0 {
+		attempt.Fail("process %d has no memory: it has ended", pid)
 	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return usage{}, err
-	}
-	status, err := proc.NewStatus()
-	if err == nil && status.VmRSS == 0 {
-		err = fmt.Errorf("process %d has no memory: it has ended", pid)
-	}
-	return usage{stat.CPUTime(), float64(status.RssAnon) / (1 << 20)}, err
+	return usage{stat.CPUTime(), float64(status.RssAnon) / (1 << 20)}
 }

@@ -40,7 +40,7 @@ const localDir = ".local-bench"
 func main() {
 	ctrl.SetLogger(logr.Discard())
 	p := parsePlan()
-	attempt.Main("error: ", func(ctx context.Context) error { return attempt.To(func() { run(ctx, p) }) })
+	attempt.Main("error: ", func(ctx context.Context) { run(ctx, p) })
 }
 
 // run measures what the plan says and writes the report; what was measured before an error is written, too.
@@ -48,15 +48,20 @@ func run(ctx context.Context, p *plan) {
 	if min(p.rounds, p.jobs, p.running, p.waiting) < 1 {
 		attempt.Fail("rounds and numbers of TrainJobs are at least 1")
 	}
+	if p.fleet {
+		measureFleet(ctx, p.jobs)
+		return
+	}
 	root := attempt.Must(world.Root())
 	commit := attempt.Must(exec.Command("git", "-C", root, "describe", "--always", "--dirty").Output())
-	b := &bench{plan: p, dir: filepath.Join(root, localDir), results: attempt.Must(p.earlier(root))}
+	b := &bench{plan: p, dir: filepath.Join(root, localDir), results: p.earlier(root)}
 	err := attempt.To(func() { b.measure(ctx, strings.TrimSpace(string(commit))) })
-	if errVersions := b.results.Machine.readVersions(root); errVersions != nil {
-		attempt.Succeed(errors.Join(err, errVersions))
-	}
-	fmt.Println(b.results.report())
-	attempt.Succeed(errors.Join(err, writeReport(filepath.Join(root, p.out), b.results)))
+	err = errors.Join(err, attempt.To(func() {
+		b.results.Machine.readVersions(root)
+		fmt.Println(b.results.report())
+		writeReport(filepath.Join(root, p.out), b.results)
+	}))
+	attempt.Succeed(err)
 }
 
 // The parts of the report.
@@ -75,6 +80,8 @@ type plan struct {
 	// idle is how long a cluster is left alone to see what it does by itself.
 	idle time.Duration
 	out  string
+	// fleet has a fleet measured in place of all that, which is not in the report.
+	fleet bool
 }
 
 func parsePlan() *plan {
@@ -91,6 +98,7 @@ func parsePlan() *plan {
 	flags.IntVar(&p.waiting, "waiting", 10000, "number of TrainJobs that wait there")
 	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
 	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")
+	flags.BoolVar(&p.fleet, "fleet", false, "measure MultiKueue in place of all parts, and print a table")
 	_ = flags.Parse(os.Args[1:]) // it exits
 	return p
 }
@@ -112,11 +120,11 @@ func (b *bench) measure(ctx context.Context, commit string) {
 			for round := range b.rounds {
 				for _, c := range columns {
 					say("%s, round %d", c.title, round+1)
-					b.onCluster(ctx, c, func(s *site) { s.life(ctx, b.plan) })
+					b.onCluster(ctx, c, (*site).life)
 				}
 			}
 		case partScale:
-			b.onCluster(ctx, ours, func(s *site) { s.scale(ctx, b.plan) })
+			b.onCluster(ctx, ours, (*site).scale)
 		case partForecast:
 			b.forecasts(ctx, 1, 250, 1000, 4000)
 			b.forecasts(ctx, 8, 250, 1000, 4000)
@@ -131,16 +139,16 @@ func say(format string, args ...any) {
 }
 
 // onCluster runs measure on a fresh cluster with a queue, and takes that down, also when we are interrupted.
-func (b *bench) onCluster(ctx context.Context, c column, measure func(*site)) {
+func (b *bench) onCluster(ctx context.Context, c column, measure func(*site, context.Context, *plan)) {
 	var progress bytes.Buffer
 	cluster, err := world.Start(ctx, b.dir, &progress, c.flags()...)
 	if err != nil {
 		attempt.Fail("%w\n%s", err, progress.String())
 	}
 	err = attempt.To(func() {
-		s := newSite(ctx, cluster, c, b.results)
-		defer s.seen.stop()
-		measure(s)
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		measure(newSite(ctx, cluster, c, b.results), ctx, b.plan)
 	})
 	attempt.Succeed(errors.Join(err, cluster.Stop(context.WithoutCancel(ctx), io.Discard)))
 }
@@ -199,31 +207,21 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s; %s", m.CPUs, m.CPU, m.MemoryGiB, m.Kernel, m.Go, strings.Join(versions, ", "))
 }
 
-func thisMachine() (Machine, error) {
+func thisMachine() Machine {
+	proc := attempt.Must(procfs.NewDefaultFS())
+	cpus, memory := attempt.Must(proc.CPUInfo()), attempt.Must(proc.Meminfo())
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: map[string]string{}}
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return m, err
-	}
-	cpus, errCPU := proc.CPUInfo()
-	memory, errMemory := proc.Meminfo()
-	kernel, errKernel := os.ReadFile("/proc/sys/kernel/osrelease")
 	if len(cpus) > 0 {
 		m.CPU = cpus[0].ModelName
 	}
 	m.MemoryGiB = float64(ptr.Deref(memory.MemTotalBytes, 0)) / (1 << 30)
-	m.Kernel = strings.TrimSpace(string(kernel))
-	return m, errors.Join(errCPU, errMemory, errKernel)
+	m.Kernel = strings.TrimSpace(string(attempt.Must(os.ReadFile("/proc/sys/kernel/osrelease"))))
+	return m
 }
 
 // readVersions looks at the binaries, which the first cluster has built where they were missing.
-func (m *Machine) readVersions(root string) error {
+func (m *Machine) readVersions(root string) {
 	for binary, name := range versioned {
-		info, err := buildinfo.ReadFile(filepath.Join(root, "bin", binary))
-		if err != nil {
-			return err
-		}
-		m.Versions[name] = info.Main.Version
+		m.Versions[name] = attempt.Must(buildinfo.ReadFile(filepath.Join(root, "bin", binary))).Main.Version
 	}
-	return nil
 }

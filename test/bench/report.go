@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
@@ -160,41 +161,33 @@ func (r *Results) commits() string {
 
 // writeReport writes the raw numbers to performance/ below dir, and the tables into performance.md there, where people
 // write around them. Where there is no such page yet, it has the tables alone.
-func writeReport(dir string, results *Results) error {
+func writeReport(dir string, results *Results) {
 	details, page := filepath.Join(dir, "performance"), filepath.Join(dir, "performance.md")
-	raw, err := json.MarshalIndent(results, "", "  ")
-	err = errors.Join(err, os.MkdirAll(details, 0o755), os.WriteFile(filepath.Join(details, "results.json"), append(raw, '\n'), 0o644))
+	raw := attempt.Must(json.MarshalIndent(results, "", "  "))
+	attempt.Succeed(os.MkdirAll(details, 0o755))
+	attempt.Succeed(os.WriteFile(filepath.Join(details, "results.json"), append(raw, '\n'), 0o644))
 	if _, missing := os.Stat(page); errors.Is(missing, fs.ErrNotExist) {
-		err = errors.Join(err, os.WriteFile(page, []byte(beginMark+endMark), 0o644))
+		attempt.Succeed(os.WriteFile(page, []byte(beginMark+endMark), 0o644))
 	}
-	return errors.Join(err, pages.Fill(page, beginMark, endMark, results.report()))
+	attempt.Succeed(pages.Fill(page, beginMark, endMark, results.report()))
 }
 
 // earlier returns what the report has, or nothing where all of it is measured now.
-func (p *plan) earlier(root string) (*Results, error) {
-	machine, err := thisMachine()
-	empty := &Results{Machine: machine, Commits: map[string]string{}}
-	if err != nil || len(p.parts) == 3 {
-		return empty, err
-	}
+func (p *plan) earlier(root string) *Results {
+	results := &Results{Machine: thisMachine(), Commits: map[string]string{}}
 	raw, err := os.ReadFile(filepath.Join(root, p.out, "performance", "results.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return empty, nil
+	if len(p.parts) == 3 || errors.Is(err, fs.ErrNotExist) {
+		return results
 	}
-	if err != nil {
-		return nil, err
-	}
-	results := &Results{}
-	if err := json.Unmarshal(raw, results); err != nil {
-		return nil, err
-	}
+	attempt.Succeed(err)
+	machine := results.Machine
+	attempt.Succeed(json.Unmarshal(raw, results))
 	// Numbers of another machine cannot be compared.
-	before := results.Machine
-	before.Versions = machine.Versions
-	if !reflect.DeepEqual(before, machine) {
-		return nil, fmt.Errorf("the report in %s was measured on another machine: measure all of it, or choose another -out", p.out)
+	machine.Versions = results.Machine.Versions
+	if !reflect.DeepEqual(results.Machine, machine) {
+		attempt.Fail("the report in %s was measured on another machine: measure all of it, or choose another -out", p.out)
 	}
-	return results, nil
+	return results
 }
 
 // Results are the raw numbers of a report.

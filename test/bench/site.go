@@ -22,9 +22,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
-	"github.com/kueue-trainer/kueue-trainer/test/follow"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 const (
@@ -32,15 +31,17 @@ const (
 	audited = "audited"
 	// creators is how many TrainJobs are being created at a time.
 	creators = 10
-	// patience ends a wait for what does not come; 12,000 TrainJobs take two busy cores half an hour.
+	// patience ends a measurement that waits for what does not come; 12,000 TrainJobs take two busy cores half an hour.
 	patience = 2 * time.Hour
 	// quiet is how long nothing may change until all is said to be done.
 	quiet = 2 * time.Second
+	// lookEvery is how often it is asked whether something has come.
+	lookEvery = 50 * time.Millisecond
 )
 
 // site is a cluster with a queue that has room for every job. What fails ends the measurement.
 type site struct {
-	*work.Site
+	*room
 	column
 	results *Results
 	seen    *sightings
@@ -51,7 +52,7 @@ type site struct {
 }
 
 func newSite(ctx context.Context, cluster *world.Cluster, c column, results *Results) *site {
-	s := &site{Site: work.Open(ctx, cluster, audited), column: c, results: results, pids: attempt.Must(cluster.PIDs())}
+	s := &site{room: newRoom(ctx, cluster, audited), column: c, results: results, pids: attempt.Must(cluster.PIDs())}
 	s.seen, s.token = attempt.Must(sight(ctx, cluster, s.Namespace)), s.Token(ctx, "kueue-trainer-metrics-reader")
 	return s
 }
@@ -61,7 +62,7 @@ func (s *site) create(ctx context.Context, n, atATime int) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
 	for range n {
-		job := s.OnePod(s.made, "1")
+		job := s.onePod(s.made, "1")
 		s.made++
 		group.Go(func() error { return s.Create(ctx, job) })
 	}
@@ -72,23 +73,13 @@ func (s *site) create(ctx context.Context, n, atATime int) {
 func (s *site) finish(ctx context.Context, some ...client.ListOption) {
 	var pods corev1.PodList
 	attempt.Succeed(s.List(ctx, &pods, append(some, client.InNamespace(s.Namespace))...))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
-	for i := range pods.Items {
-		group.Go(func() error {
-			return s.Patch(ctx, &pods.Items[i], client.RawPatch("application/merge-patch+json",
-				[]byte(`{"metadata":{"annotations":{"localcluster/finish":"succeeded"}}}`)))
-		})
-	}
-	attempt.Succeed(group.Wait())
+	attempt.Succeed(world.EndPods(ctx, s, pods.Items, "succeeded"))
 }
 
 // clear deletes all TrainJobs, and forgets what was seen of them.
 func (s *site) clear(ctx context.Context) {
-	patient, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	s.DeleteJobs(patient)
-	s.EventuallyEmpty(patient)
+	s.DeleteJobs(ctx)
+	s.EventuallyEmpty(ctx)
 	s.settled(ctx)
 	s.seen.forget()
 }
@@ -96,27 +87,19 @@ func (s *site) clear(ctx context.Context) {
 func (s *site) used() map[string]usage {
 	all := map[string]usage{}
 	for name, pid := range s.pids {
-		u, err := usageOf(pid)
-		attempt.Succeed(err, "%s", name)
-		all[name] = u
+		attempt.Succeed(attempt.To(func() { all[name] = usageOf(pid) }), "%s", name)
 	}
 	return all
 }
 
-func (s *site) until(ctx context.Context, what string, met func() bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	work.Until(ctx, 50*time.Millisecond, what, met)
-}
-
 // all waits until a moment has come for n jobs.
 func (s *site) all(ctx context.Context, n int, m moment) {
-	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() bool { return len(s.seen.times(m)) >= n })
+	until(ctx, lookEvery, fmt.Sprintf("%d jobs %s", n, m), func() bool { return len(s.seen.times(m)) >= n })
 }
 
 // settled waits until nothing changes any more.
 func (s *site) settled(ctx context.Context) {
-	s.until(ctx, "a quiet cluster", func() bool { return time.Since(s.seen.last()) > quiet })
+	until(ctx, lookEvery, "a quiet cluster", func() bool { return time.Since(s.seen.last()) > quiet })
 }
 
 // suspended waits until n jobs wait with all that Trainer and JobSet make for them.
@@ -127,9 +110,7 @@ func (s *site) suspended(ctx context.Context, n int) {
 
 // hold lets nothing be admitted, and returns once Kueue has taken note.
 func (s *site) hold(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	s.StopQueue(ctx, kueue.Hold)
+	s.stopQueue(ctx, kueue.Hold)
 	s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
 }
 
@@ -160,23 +141,17 @@ const (
 
 // sightings are the moments of all TrainJobs of a namespace.
 type sightings struct {
-	stop context.CancelFunc
-
 	mu      sync.Mutex
 	moments map[string]map[moment]time.Time
 	pods    map[string]map[types.UID]bool
 	latest  time.Time
 }
 
+// sight notes them until ctx ends.
 func sight(ctx context.Context, cluster *world.Cluster, namespace string) (*sightings, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &sightings{stop: cancel, moments: map[string]map[moment]time.Time{}, pods: map[string]map[types.UID]bool{}, latest: time.Now()}
+	s := &sightings{moments: map[string]map[moment]time.Time{}, pods: map[string]map[types.UID]bool{}, latest: time.Now()}
 	tell := func(obj client.Object, deleted bool) { s.note(obj, deleted, time.Now()) }
-	err := follow.Start(ctx, cluster, namespace, tell, &trainer.TrainJob{}, &kueue.Workload{}, &batchv1.Job{}, &corev1.Pod{})
-	if err != nil {
-		cancel()
-	}
-	return s, err
+	return s, record.Follow(ctx, cluster.Config, cluster.Client.Scheme(), namespace, tell, &trainer.TrainJob{}, &kueue.Workload{}, &batchv1.Job{}, &corev1.Pod{})
 }
 
 func (s *sightings) note(object client.Object, deleted bool, at time.Time) {

@@ -17,16 +17,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
 	r := s.job(t.Namespace, t.Name)
-	if r.submitted.IsZero() {
-		r.submitted, r.uid = seen.at, t.UID
-		s.tell(seen.at, r, play.Plain, "submitted: %s", wants(t))
-	}
+	r.uid = t.UID
+	s.say(seen.at, r, plain, "submitted: %s", wants(t))
 	r.complete = apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
 	if failed := apimeta.FindStatusCondition(t.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
 		r.failure = failed.Message
@@ -65,18 +62,16 @@ func (s *stage) onWorkload(seen sighting, wl *kueue.Workload) {
 	}
 	s.onWaiting(seen.at, r, wl)
 	s.onAdmission(seen.at, r, wl)
-	if finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished != nil && r.finished.IsZero() {
-		s.onFinished(seen.at, r, finished)
-	}
+	s.onFinished(seen.at, r, apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished))
 }
 
 // preemptor finds, in Kueue's message, for whom and why a job was preempted.
 var preemptor = regexp.MustCompile(`JobUID: ([^)]*)\) due to ([^;]*)`)
 
-func (s *stage) onPreempted(at time.Time, r *record, message string) {
+func (s *stage) onPreempted(at time.Time, r *jobRecord, message string) {
 	match := preemptor.FindStringSubmatch(message)
 	if match == nil {
-		s.tell(at, r, s.Paint.Red, "preempted: %s", message)
+		s.say(at, r, s.paint.Red, "preempted: %s", message)
 		return
 	}
 	r.preemptedBy = "a job with UID " + match[1]
@@ -85,20 +80,20 @@ func (s *stage) onPreempted(at time.Time, r *record, message string) {
 			r.preemptedBy = other.String()
 		}
 	}
-	s.tell(at, r, s.Paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
+	s.say(at, r, s.paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
 }
 
 // onWaiting tells why a job waits. That it was preempted is told already.
-func (s *stage) onWaiting(at time.Time, r *record, wl *kueue.Workload) {
+func (s *stage) onWaiting(at time.Time, r *jobRecord, wl *kueue.Workload) {
 	quota := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if quota == nil || quota.Status != metav1.ConditionFalse || strings.HasPrefix(quota.Message, "Preempted ") {
 		return
 	}
 	r.waits = quota.Message
-	s.tell(at, r, s.Paint.Yellow, "waits: %s", quota.Message)
+	s.say(at, r, s.paint.Yellow, "waits: %s", quota.Message)
 }
 
-func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
+func (s *stage) onAdmission(at time.Time, r *jobRecord, wl *kueue.Workload) {
 	if !r.finished.IsZero() {
 		return // a finished Workload keeps its admission, and holds no quota
 	}
@@ -108,7 +103,7 @@ func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
 	case now == nil && admitted && !evicted:
 		now = newStay(wl.Status.Admission)
 		r.stays, r.waits = append(r.stays, now), ""
-		s.tell(at, r, s.Paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
+		s.say(at, r, s.paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
 	case now != nil && (!admitted || evicted):
 		now.ended = at
 	}
@@ -123,16 +118,18 @@ func (s *stay) size() string {
 	return text
 }
 
-func (s *stage) onFinished(at time.Time, r *record, finished *metav1.Condition) {
-	if finished.Reason != kueue.WorkloadFinishedReasonSucceeded {
+func (s *stage) onFinished(at time.Time, r *jobRecord, finished *metav1.Condition) {
+	switch now := r.now(); {
+	case finished == nil || !r.finished.IsZero():
+	case finished.Reason != kueue.WorkloadFinishedReasonSucceeded:
 		r.failure = finished.Message
-		s.tell(at, r, s.Paint.Red, "failed: %s", finished.Message)
-		return
-	}
-	r.finished = at
-	if now := r.now(); now != nil {
-		now.ended = at
-		s.tell(at, r, s.Paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
+		s.say(at, r, s.paint.Red, "failed: %s", finished.Message)
+	default:
+		r.finished = at
+		if now != nil {
+			now.ended = at
+			s.say(at, r, s.paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
+		}
 	}
 }
 
@@ -157,7 +154,7 @@ func (s *stage) onPod(seen sighting, pod *corev1.Pod) {
 	}
 }
 
-func (r *record) pod(pod *corev1.Pod) *podRecord {
+func (r *jobRecord) pod(pod *corev1.Pod) *podRecord {
 	for _, p := range r.pods {
 		if p.UID == pod.UID {
 			return p
@@ -181,7 +178,7 @@ func (s *stay) join(p *podRecord) {
 }
 
 // tellPods tells of replicated jobs as wholes: all their pods run, succeeded, or had to go.
-func (s *stage) tellPods(at time.Time, r *record, stay *stay) {
+func (s *stage) tellPods(at time.Time, r *jobRecord, stay *stay) {
 	for _, g := range stay.groups {
 		// A job of one replicated job needs no more name than its own.
 		prefix := ""
@@ -189,15 +186,15 @@ func (s *stage) tellPods(at time.Time, r *record, stay *stay) {
 			prefix = g.replicatedJob + " "
 		}
 		if g.all((*podRecord).runs) {
-			s.tell(at, r, play.Plain, "%sruns on %s", prefix, strings.Join(g.nodes(), ", "))
+			s.say(at, r, plain, "%sruns on %s", prefix, strings.Join(g.nodes(), ", "))
 		}
 		if prefix != "" && g.all((*podRecord).succeeded) {
-			s.tell(at, r, play.Plain, "%ssucceeded", prefix)
+			s.say(at, r, plain, "%ssucceeded", prefix)
 		}
 	}
 	all := stay.pods()
 	if r.now() != stay && r.finished.IsZero() && len(all) > 0 && count(all, (*podRecord).runs) == 0 {
-		s.tell(at, r, play.Plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+		s.say(at, r, plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
 	}
 }
 

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo plays the main job on a local control plane of its own: TrainJobs of two
-// teams under quota on two pools of GPU nodes. It prints what the API server shows as it
-// happens, checks that the story came true, and takes the cluster down. With -kubeconfig it
-// plays on a cluster that is there, such as one of make kind-up, and leaves that as it was.
 package main
 
 import (
 	"cmp"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -27,54 +21,20 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
-	"github.com/kueue-trainer/kueue-trainer/test/follow"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
-
-// storyLimit ends a story that hangs; on an idle machine it takes well below a minute.
-const storyLimit = 5 * time.Minute
-
-func main() {
-	// Libraries have flags of their own in the set of all.
-	flags := flag.NewFlagSet("demo", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", "play on the cluster of this file")
-	_ = flags.Parse(os.Args[1:]) // it exits
-	if *kubeconfig != "" {
-		play.Main(func(ctx context.Context) error {
-			cluster, err := world.Use(*kubeconfig)
-			if err != nil {
-				return err
-			}
-			s := newStage(cluster, os.Stdout)
-			return errors.Join(play.Play(ctx, storyLimit, s.play), s.strike(context.WithoutCancel(ctx)))
-		})
-		return
-	}
-	play.Main(play.Own{
-		Dir: ".local-demo", Logs: "logs", Settings: map[string]string{"NODES": "8", "INTEGRATION": "external"},
-		Play: func(ctx context.Context, dir string) error {
-			cluster, err := world.Start(ctx, dir, os.Stdout)
-			if err != nil {
-				return err
-			}
-			return play.Play(ctx, storyLimit, newStage(cluster, os.Stdout).play)
-		},
-		// What a failed start left is taken away, too.
-		Down: func(ctx context.Context, dir string) error { return world.Down(ctx, dir, os.Stdout) },
-	}.Run)
-}
 
 // stage is where the story is played: it holds what the watches have shown so far. Only
 // the goroutine that awaits the story's steps reads and writes it.
 type stage struct {
-	play.Story
+	teller
 	cluster   *world.Cluster
 	sightings chan sighting
 
 	// jobs in the order of their first sight.
-	jobs  []*record
+	jobs  []*jobRecord
 	told  map[string]bool
 	nodes map[string]corev1.Node
 	queue *kueue.ClusterQueue
@@ -87,19 +47,19 @@ type sighting struct {
 	deleted bool
 }
 
-func newStage(cluster *world.Cluster, out *os.File) *stage {
+func newStage(cluster *world.Cluster) *stage {
 	s := &stage{cluster: cluster, sightings: make(chan sighting, 1000), told: map[string]bool{}, nodes: map[string]corev1.Node{}}
-	s.Story = play.Story{Out: out, Paint: show.Painter(out), StepLimit: 90 * time.Second, NameWidth: 14, Next: s.next, State: s.state}
+	s.teller = teller{paint: show.Painter(os.Stdout), width: 14, next: s.next, state: s.state}
 	return s
 }
 
-func (s *stage) job(team, name string) *record {
+func (s *stage) job(team, name string) *jobRecord {
 	for _, r := range s.jobs {
 		if r.team == team && r.name == name {
 			return r
 		}
 	}
-	r := &record{team: team, name: name}
+	r := &jobRecord{team: team, name: name}
 	s.jobs = append(s.jobs, r)
 	return r
 }
@@ -112,7 +72,7 @@ func (s *stage) follow(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	attempt.Succeed(follow.Start(ctx, s.cluster, "", tell, &trainer.TrainJob{}, &kueue.Workload{}, &corev1.Pod{}, &kueue.ClusterQueue{}))
+	attempt.Succeed(record.Follow(ctx, s.cluster.Config, s.cluster.Client.Scheme(), "", tell, &trainer.TrainJob{}, &kueue.Workload{}, &corev1.Pod{}, &kueue.ClusterQueue{}))
 }
 
 // next notes what a watch shows, and tells of it.
@@ -140,12 +100,12 @@ func (s *stage) next(ctx context.Context) error {
 	return nil
 }
 
-// tell tells of a job, each thing once.
-func (s *stage) tell(at time.Time, r *record, colour func(string) string, format string, args ...any) {
+// say tells of a job, each thing once.
+func (s *stage) say(at time.Time, r *jobRecord, colour func(string) string, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if key := r.String() + text; !s.told[key] {
 		s.told[key] = true
-		s.Tell(at, r.String(), colour, "%s", text)
+		s.tell(at, r.String(), colour, text)
 	}
 }
 
@@ -157,14 +117,13 @@ func (s *stage) state() string {
 	return b.String()
 }
 
-// record is what the watches have shown of one TrainJob. Times are those of the sight:
+// jobRecord is what the watches have shown of one TrainJob. Times are those of the sight:
 // the API's own have whole seconds only.
-type record struct {
+type jobRecord struct {
 	team, name string
 	uid        types.UID
 	complete   bool
 	failure    string
-	submitted  time.Time
 	// finished is when Kueue declared the Workload finished, and its quota free.
 	finished time.Time
 
@@ -205,10 +164,10 @@ type podRecord struct {
 	running, over time.Time
 }
 
-func (r *record) String() string { return r.team + "/" + r.name }
+func (r *jobRecord) String() string { return r.team + "/" + r.name }
 
 // now is the current stay, or nil while the job has no quota.
-func (r *record) now() *stay {
+func (r *jobRecord) now() *stay {
 	if len(r.stays) == 0 || !r.stays[len(r.stays)-1].ended.IsZero() {
 		return nil
 	}
@@ -216,7 +175,7 @@ func (r *record) now() *stay {
 }
 
 // flavors are those of all stays, in their order.
-func (r *record) flavors() []string {
+func (r *jobRecord) flavors() []string {
 	var names []string
 	for _, s := range r.stays {
 		names = append(names, s.flavor)
@@ -267,27 +226,18 @@ func (p *podRecord) runs() bool            { return !p.running.IsZero() && p.ove
 func (p *podRecord) succeeded() bool       { return p.Status.Phase == corev1.PodSucceeded }
 
 // trains tells whether all pods with GPUs run, in the given flavor.
-func (r *record) trains(flavor string) bool {
+func (r *jobRecord) trains(flavor string) bool {
 	now := r.now()
 	return now != nil && now.flavor == flavor &&
 		!slices.ContainsFunc(now.groups, func(g *group) bool { return g.gpus > 0 && !g.all((*podRecord).runs) })
 }
 
-func (r *record) active() int { return count(r.pods, (*podRecord).runs) }
+func (r *jobRecord) active() int { return count(r.pods, (*podRecord).runs) }
 
 // state is how far the job is, for a story that stopped.
-func (r *record) state() string {
-	switch now := r.now(); {
-	case !r.finished.IsZero():
-		return fmt.Sprintf("Workload finished, TrainJob complete: %t, pods running: %d", r.complete, r.active())
-	case now != nil:
-		return fmt.Sprintf("admitted to pool %s, pods running: %d", now.flavor, r.active())
-	case r.workload == nil:
-		return "no Workload yet"
-	case r.waits != "":
-		return "waits: " + r.waits
-	}
-	return fmt.Sprintf("waits for quota, pods running: %d", r.active())
+func (r *jobRecord) state() string {
+	return fmt.Sprintf("admitted to pools %v, waits: %q, TrainJob complete: %t, Workload finished: %t, pods running: %d",
+		r.flavors(), r.waits, r.complete, !r.finished.IsZero(), r.active())
 }
 
 func (s *stage) set(ctx context.Context) {
@@ -301,15 +251,15 @@ func (s *stage) set(ctx context.Context) {
 	for _, node := range nodes.Items {
 		s.nodes[node.Name] = node
 	}
-	s.Await(ctx, s.quotaActive())
-	s.Start = time.Now()
-	fmt.Fprint(s.Out, introduction)
+	s.await(ctx, s.quotaActive())
+	s.start = time.Now()
+	fmt.Print(introduction)
 	table := show.NewTable("TRAINJOB", "QUEUE", "WANTS")
-	for _, job := range cast() {
+	for _, job := range []*trainer.TrainJob{resnet, llama, qwen, vit} {
 		table.Row(job.Namespace+"/"+job.Name, job.Labels[kit.QueueLabel], wants(job))
 	}
-	attempt.Succeed(table.Print(s.Out, s.Paint))
-	fmt.Fprint(s.Out, "\nSeconds, TrainJob, what happens:\n\n")
+	attempt.Succeed(table.Print(os.Stdout, s.paint))
+	fmt.Print("\nSeconds, TrainJob, what happens:\n\n")
 }
 
 // introduction is of the quotas and the cast: how many GPUs there are, and are wanted.

@@ -21,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -39,13 +38,11 @@ const (
 	runFor      = "localcluster/run-for"
 )
 
-// pools are flavors by the labels of GPU Feature Discovery. The first has a label more:
+// pools are the node labels of flavors, as GPU Feature Discovery sets them. The first has a label more:
 // a job that changes pools must not keep it.
-func pools() []*kueue.ResourceFlavor {
-	return []*kueue.ResourceFlavor{
-		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
-		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
-	}
+var pools = map[string]map[string]string{
+	"h100": {kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
+	"a100": {kit.ProductLabel: kit.A100},
 }
 
 // quota of each pool: all GPUs that there are.
@@ -55,11 +52,10 @@ func queueOf(team string) string { return team + "-queue" }
 
 // setting is everything but the jobs, in the order in which it can be created.
 func setting() []client.Object {
-	objs := []client.Object{kit.Priority(urgent, 1000)}
-	for _, pool := range pools() {
-		objs = append(objs, pool)
+	objs := []client.Object{
+		kit.Priority(urgent, 1000), kit.Flavor("h100", pools["h100"]), kit.Flavor("a100", pools["a100"]),
+		kit.ClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: quota}, kit.Quota{Flavor: "a100", GPUs: quota}),
 	}
-	objs = append(objs, kit.ClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: quota}, kit.Quota{Flavor: "a100", GPUs: quota}))
 	for _, team := range []string{vision, language} {
 		objs = append(objs, kit.Namespace(team), kit.LocalQueue(team, queueOf(team), clusterQueue))
 	}
@@ -74,7 +70,7 @@ func (s *stage) strike(ctx context.Context) error {
 		failures = errors.Join(failures, client.IgnoreNotFound(s.cluster.Client.Delete(ctx, obj)))
 	}
 	for _, obj := range s.made {
-		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, s.StepLimit, true, func(ctx context.Context) (bool, error) {
+		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stepLimit, true, func(ctx context.Context) (bool, error) {
 			return apierrors.IsNotFound(s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
 		}))
 	}
@@ -93,50 +89,38 @@ func job(team, name, runtime string, nodes int32, gpus string) *kit.TrainJobBuil
 //   - qwen takes 2 of those 16.
 //   - vit finds 14 H100s and no A100 free, 2 H100s short, until one of the others ends;
 //     the story lets llama be the one.
-func resnet() *trainer.TrainJob { return job(vision, "resnet", "torch-distributed", 4, "8").Obj() }
-
-func llama() *trainer.TrainJob {
-	return job(language, "llama", "deepspeed-distributed", 2, "8").Priority(urgent).Obj()
-}
-
-func qwen() *trainer.TrainJob {
-	return job(language, "qwen", "torchtune-qwen2.5-1.5b", 1, "2").Initializers().
+var (
+	resnet = job(vision, "resnet", "torch-distributed", 4, "8").Obj()
+	llama  = job(language, "llama", "deepspeed-distributed", 2, "8").Priority(urgent).Obj()
+	qwen   = job(language, "qwen", "torchtune-qwen2.5-1.5b", 1, "2").Initializers().
 		PodAnnotations(demoManager, runFor, "4s", "dataset-initializer", "model-initializer").Obj()
-}
-
-func vit() *trainer.TrainJob {
-	return job(vision, "vit", "torch-distributed", 2, "8").
-		PodAnnotations(demoManager, runFor, "8s", "node").Obj()
-}
-
-func cast() []*trainer.TrainJob { return []*trainer.TrainJob{resnet(), llama(), qwen(), vit()} }
+	vit = job(vision, "vit", "torch-distributed", 2, "8").PodAnnotations(demoManager, runFor, "8s", "node").Obj()
+)
 
 // play sets the stage, plays the story, sums it up and checks that it came true.
 func (s *stage) play(ctx context.Context) {
 	s.set(ctx)
-	resnetJob, llamaJob := s.job(vision, "resnet"), s.job(language, "llama")
-	qwenJob, vitJob := s.job(language, "qwen"), s.job(vision, "vit")
 	// Every step waits for what the one before it leads to.
-	s.submit(ctx, resnet())
-	s.Await(ctx, trains(resnetJob, "h100"))
+	resnetJob := s.submit(ctx, resnet)
+	s.await(ctx, trains(resnetJob, "h100"))
 
-	s.submit(ctx, llama())
-	s.Await(ctx, trains(llamaJob, "h100"), trains(resnetJob, "a100"))
+	llamaJob := s.submit(ctx, llama)
+	s.await(ctx, trains(llamaJob, "h100"), trains(resnetJob, "a100"))
 
-	s.submit(ctx, qwen())
-	s.Await(ctx, admitted(qwenJob))
-	s.submit(ctx, vit())
-	s.Await(ctx, waitsForQuota(vitJob), trains(qwenJob, "h100"))
+	qwenJob := s.submit(ctx, qwen)
+	s.await(ctx, admitted(qwenJob))
+	vitJob := s.submit(ctx, vit)
+	s.await(ctx, waitsForQuota(vitJob), trains(qwenJob, "h100"))
 
 	// What frees the quota that vit waits for, and nothing else does.
 	s.letEnd(ctx, llamaJob, "launcher", "15s")
-	s.Await(ctx, finished(llamaJob), trains(vitJob, "h100"))
+	s.await(ctx, finished(llamaJob), trains(vitJob, "h100"))
 
 	s.letEnd(ctx, qwenJob, "node", "15s")
 	s.letEnd(ctx, resnetJob, "node", "25s")
-	s.Await(ctx, finished(vitJob), finished(qwenJob), finished(resnetJob), s.quotaFree())
+	s.await(ctx, finished(vitJob), finished(qwenJob), finished(resnetJob), s.quotaFree())
 
-	s.Verify(
+	s.verify(
 		s.went(resnetJob, "h100", "a100"), s.went(llamaJob, "h100"), s.went(qwenJob, "h100"), s.went(vitJob, "h100"),
 		preempted(resnetJob, llamaJob),
 		s.placed(),
@@ -147,13 +131,14 @@ func (s *stage) play(ctx context.Context) {
 	)
 }
 
-func (s *stage) submit(ctx context.Context, t *trainer.TrainJob) {
+func (s *stage) submit(ctx context.Context, t *trainer.TrainJob) *jobRecord {
 	attempt.Succeed(s.cluster.Client.Create(ctx, t), "submitting TrainJob %s/%s", t.Namespace, t.Name)
+	return s.job(t.Namespace, t.Name)
 }
 
 // letEnd sets the running time of the pods of a replicated job, which counts from their start: those that ran for
 // longer end at once. A running time from the beginning could be over before the story is ready for it.
-func (s *stage) letEnd(ctx context.Context, r *record, replicatedJob, after string) {
+func (s *stage) letEnd(ctx context.Context, r *jobRecord, replicatedJob, after string) {
 	for _, p := range r.pods {
 		if p.replicatedJob() != replicatedJob || !p.runs() {
 			continue
@@ -164,45 +149,37 @@ func (s *stage) letEnd(ctx context.Context, r *record, replicatedJob, after stri
 	}
 }
 
-func (r *record) claim(is func() bool, text string, args ...any) play.Claim {
-	return play.Claim{Text: r.String() + fmt.Sprintf(text, args...), Check: func() error {
-		if !is() {
-			return errors.New(r.state())
-		}
-		return nil
-	}}
+func (r *jobRecord) claim(is func() bool, text string, args ...any) claim {
+	return claimed(r.String()+fmt.Sprintf(text, args...), is, r.state)
 }
 
-func trains(r *record, flavor string) play.Claim {
+func trains(r *jobRecord, flavor string) claim {
 	return r.claim(func() bool { return r.trains(flavor) }, " trains: all its pods with GPUs run on pool %s", flavor)
 }
 
-func admitted(r *record) play.Claim {
+func admitted(r *jobRecord) claim {
 	return r.claim(func() bool { return r.now() != nil }, " is admitted")
 }
 
-func waitsForQuota(r *record) play.Claim {
+func waitsForQuota(r *jobRecord) claim {
 	return r.claim(func() bool {
 		return r.now() == nil && strings.Contains(r.waits, "insufficient unused quota") && len(r.pods) == 0
 	}, " waits for quota, and has no pod")
 }
 
-func finished(r *record) play.Claim {
+func finished(r *jobRecord) claim {
 	return r.claim(func() bool { return r.complete && !r.finished.IsZero() && r.active() == 0 },
 		" finishes, TrainJob and Workload, and no pod of it is left running")
 }
 
-func (s *stage) quotaActive() play.Claim {
-	return play.Claim{Text: fmt.Sprintf("ClusterQueue %s takes jobs", clusterQueue), Check: func() error {
-		if s.queue == nil || !apimeta.IsStatusConditionTrue(s.queue.Status.Conditions, kueue.ClusterQueueActive) {
-			return errors.New("its condition Active is not true")
-		}
-		return nil
-	}}
+func (s *stage) quotaActive() claim {
+	return claimed(fmt.Sprintf("ClusterQueue %s takes jobs", clusterQueue), func() bool {
+		return s.queue != nil && apimeta.IsStatusConditionTrue(s.queue.Status.Conditions, kueue.ClusterQueueActive)
+	}, func() string { return "its condition Active is not true" })
 }
 
-func (s *stage) quotaFree() play.Claim {
-	return play.Claim{Text: fmt.Sprintf("all quota of ClusterQueue %s is free again", clusterQueue), Check: func() error {
+func (s *stage) quotaFree() claim {
+	return claim{text: fmt.Sprintf("all quota of ClusterQueue %s is free again", clusterQueue), check: func() error {
 		for _, flavor := range s.queue.Status.FlavorsUsage {
 			for _, resource := range flavor.Resources {
 				if !resource.Total.IsZero() {
@@ -215,13 +192,13 @@ func (s *stage) quotaFree() play.Claim {
 }
 
 // went checks where the pods of a job really ran: all of an admission's pods, on nodes of its pool.
-func (s *stage) went(r *record, pools ...string) play.Claim {
-	text := fmt.Sprintf("%s trained on %s nodes only", r, strings.ToUpper(pools[0]))
-	if len(pools) > 1 {
-		text = fmt.Sprintf("%s trained on %s nodes first, and on %s nodes later", r, strings.ToUpper(pools[0]), strings.ToUpper(pools[1]))
+func (s *stage) went(r *jobRecord, flavors ...string) claim {
+	text := fmt.Sprintf("%s trained on %s nodes only", r, strings.ToUpper(flavors[0]))
+	if len(flavors) > 1 {
+		text = fmt.Sprintf("%s trained on %s nodes first, and on %s nodes later", r, strings.ToUpper(flavors[0]), strings.ToUpper(flavors[1]))
 	}
-	return play.Claim{Text: text, Check: func() error {
-		if got := r.flavors(); !slices.Equal(got, pools) {
+	return claim{text: text, check: func() error {
+		if got := r.flavors(); !slices.Equal(got, flavors) {
 			return fmt.Errorf("it was admitted to %v", got)
 		}
 		for _, stay := range r.stays {
@@ -238,33 +215,27 @@ func (s *stage) went(r *record, pools ...string) play.Claim {
 
 // poolOf is the pool whose labels a node has, or "" for a node without GPUs.
 func (s *stage) poolOf(node string) string {
-	for _, pool := range pools() {
-		if labels.SelectorFromSet(pool.Spec.NodeLabels).Matches(labels.Set(s.nodes[node].Labels)) {
-			return pool.Name
+	for pool, of := range pools {
+		if labels.SelectorFromSet(of).Matches(labels.Set(s.nodes[node].Labels)) {
+			return pool
 		}
 	}
 	return ""
 }
 
-func preempted(victim, by *record) play.Claim {
+func preempted(victim, by *jobRecord) claim {
 	return victim.claim(func() bool { return victim.preemptedBy == by.String() }, " lost its quota to %s", by)
 }
 
 // placed checks every pod that there was, those included that never ran.
-func (s *stage) placed() play.Claim {
-	return play.Claim{Text: "every pod selected its nodes by the labels of its pool, no more and no less", Check: func() error {
+func (s *stage) placed() claim {
+	return claim{text: "every pod selected its nodes by the labels of its pool, no more and no less", check: func() error {
 		for _, r := range s.jobs {
 			for _, p := range r.pods {
 				if p.group == nil {
 					return fmt.Errorf("pod %s of %s never ran under an admission", p.Name, r)
 				}
-				want := map[string]string{}
-				for _, pool := range pools() {
-					if pool.Name == p.group.flavor {
-						want = pool.Spec.NodeLabels
-					}
-				}
-				if !maps.Equal(p.Spec.NodeSelector, want) {
+				if want := pools[p.group.flavor]; !maps.Equal(p.Spec.NodeSelector, want) {
 					return fmt.Errorf("pod %s of %s selects %v, its pool is %v", p.Name, r, p.Spec.NodeSelector, want)
 				}
 			}
@@ -275,14 +246,14 @@ func (s *stage) placed() play.Claim {
 
 // noPodBefore compares the API server's own times, which have whole seconds. That there
 // was no pod at all was awaited just before.
-func noPodBefore(waiting, first *record) play.Claim {
+func noPodBefore(waiting, first *jobRecord) claim {
 	return waiting.claim(func() bool {
 		free := apimeta.FindStatusCondition(first.workload.Status.Conditions, kueue.WorkloadFinished).LastTransitionTime
 		return count(waiting.pods, func(p *podRecord) bool { return p.CreationTimestamp.Before(&free) }) == 0
 	}, " had no pod until %s finished", first)
 }
 
-func downloadsFirst(r *record) play.Claim {
+func downloadsFirst(r *jobRecord) claim {
 	return r.claim(func() bool {
 		trained := slices.IndexFunc(r.pods, func(p *podRecord) bool { return p.replicatedJob() == "node" })
 		downloaded := count(r.pods, func(p *podRecord) bool {
@@ -292,10 +263,10 @@ func downloadsFirst(r *record) play.Claim {
 	}, " downloaded dataset and model without a GPU before it trained")
 }
 
-func (s *stage) allComplete() play.Claim {
-	return play.Claim{Text: "all TrainJobs are complete and all Workloads have succeeded", Check: func() error {
+func (s *stage) allComplete() claim {
+	return claim{text: "all TrainJobs are complete and all Workloads have succeeded", check: func() error {
 		for _, r := range s.jobs {
-			if err := finished(r).Check(); err != nil {
+			if err := finished(r).check(); err != nil {
 				return fmt.Errorf("%s: %w", r, err)
 			}
 		}

@@ -183,7 +183,7 @@ func (w *site) runsOutside(why string) { w.outside = why }
 // audit fails the spec where its pods asked for more than their jobs were charged for.
 func (w *site) audit(ctx context.Context) {
 	Eventually(ctx, w.ledger.CaughtUp).Should(Succeed())
-	result := must(w.ledger.Check(ledger.Expectation{}))
+	result := must(w.ledger.Check())
 	for _, v := range result.Tolerated {
 		AddReportEntry("ledger, tolerated", v.String())
 	}

@@ -292,7 +292,7 @@ func (r *run) judge(ctx context.Context) {
 
 // audit: the pods of a job never ask for more than Kueue counts for it.
 func (r *run) audit(versions []record.Version) {
-	result, err := ledger.Check(versions, ledger.Expectation{})
+	result, err := ledger.Check(versions)
 	if err != nil {
 		r.fail(inTheLedger, "%v", err)
 	}

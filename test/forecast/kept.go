@@ -5,10 +5,11 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 // kept are the forecasts that were made, by what they are of: a run of hours that was stopped goes on with them.
@@ -18,34 +19,32 @@ type kept struct {
 }
 
 // openKept reads those of an earlier run; without a path none are kept.
-func openKept(path string) (*kept, error) {
+func openKept(path string) *kept {
 	k := &kept{path: path, made: map[string]forecasted{}}
 	data, err := os.ReadFile(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {
-		return k, os.MkdirAll(filepath.Dir(path), 0o755)
+		attempt.Succeed(os.MkdirAll(filepath.Dir(path), 0o755))
+		return k
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(data, &k.made); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return k, nil
+	attempt.Succeed(err)
+	attempt.Succeed(json.Unmarshal(data, &k.made), "%s", path)
+	return k
 }
 
 // forecast returns the one that was made, or makes it.
-func (k *kept) forecast(of string, do func() (forecasted, error)) (forecasted, error) {
+func (k *kept) forecast(of string, do func() forecasted) forecasted {
 	if f, found := k.made[of]; found {
-		return f, nil
+		return f
 	}
-	f, err := do()
-	if err != nil || k.path == "" {
-		return f, err
+	f := do()
+	if k.path == "" {
+		return f
 	}
 	k.made[of] = f
-	data, err := json.Marshal(k.made)
 	// Who is killed while writing leaves the file as it was.
-	return f, errors.Join(err, os.WriteFile(k.path+".new", data, 0o644), os.Rename(k.path+".new", k.path))
+	attempt.Succeed(os.WriteFile(k.path+".new", attempt.Must(json.Marshal(k.made)), 0o644))
+	attempt.Succeed(os.Rename(k.path+".new", k.path))
+	return f
 }
 
 // done deletes them: the next run starts from scratch.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,13 +15,12 @@ func TestARunThatWasStoppedGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kept")
 	p50 := time.Hour
 	first := forecasted{Wait: time.Minute, Band: forecast.Band{P50: &p50, Futures: 30}, Queued: 3}
-	k := expect.Must(openKept(path))(t)
-	expect.Must(k.forecast("a", func() (forecasted, error) { return first, nil }))(t)
+	openKept(path).forecast("a", func() forecasted { return first })
 
-	again := expect.Must(openKept(path))(t)
-	expect.Same(t, "Unexpected forecast", first, expect.Must(again.forecast("a", func() (forecasted, error) { return forecasted{}, errors.New("it is made again") }))(t))
-	second := expect.Must(again.forecast("b", func() (forecasted, error) { return forecasted{Queued: 7}, nil }))(t)
+	again := openKept(path)
+	expect.Same(t, "Unexpected forecast", first, again.forecast("a", func() forecasted { t.Error("it is made again"); return forecasted{} }))
+	second := again.forecast("b", func() forecasted { return forecasted{Queued: 7} })
 	expect.Same(t, "Unexpected number of those who wait", 7, second.Queued)
-	expect.Same(t, "Unexpected number of forecasts", 2, len(expect.Must(openKept(path))(t).made))
+	expect.Same(t, "Unexpected number of forecasts", 2, len(openKept(path).made))
 	expect.NoError(t, again.done())
 }

@@ -19,7 +19,7 @@ import (
 
 func main() { attempt.Main("", run) }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context) {
 	jobsFile := flag.String("jobs", "", "CSV of jobs: submit (minutes), virtual cluster, GPUs, duration (minutes)")
 	clusters := flag.String("clusters", "", "CSV of virtual clusters: name, nodes of eight GPUs")
 	sample := flag.Int("sample", 1000, "how many waits to forecast")
@@ -29,43 +29,27 @@ func run(ctx context.Context) error {
 	keptFile := flag.String("kept", "", "where forecasts are kept, so that a run that was stopped goes on; deleted at the end")
 	page := flag.String("page", "docs/forecast.md", "where the tables go, between their marks; - prints them")
 	flag.Parse()
-	world, err := readWorld(*clusters)
-	if err != nil {
-		return err
-	}
-	jobs, err := readJobs(*jobsFile)
-	if err != nil {
-		return err
-	}
+	world, jobs := readWorld(*clusters), readJobs(*jobsFile)
 	began := time.Now()
-	all, err := replays(ctx, world, jobs)
-	if err != nil {
-		return err
-	}
+	all := replays(ctx, world, jobs)
 	replayed := time.Since(began)
 	moments := waits(all, *sample, *longest, *seed)
 	report := &report{jobs: len(jobs), replayed: replayed, futures: *futures, longest: *longest}
-	kept, err := openKept(*keptFile)
-	if err != nil {
-		return err
-	}
+	kept := openKept(*keptFile)
 	for _, limits := range []bool{false, true} {
-		made, err := check(ctx, all, moments, *futures, limits, kept, progress(len(moments), limits))
+		var made []forecasted
+		began := time.Now()
+		err := attempt.To(func() {
+			check(ctx, all, moments, *futures, limits, kept, func(f forecasted) {
+				if made = append(made, f); len(made)%50 == 0 {
+					fmt.Fprintf(os.Stderr, "%d of %d after %s\n%s", len(made), len(moments), time.Since(began).Round(time.Second), pages.Table(rowsOf(limits, made)...))
+				}
+			})
+		})
 		report.rows = append(report.rows, rowsOf(limits, made)...)
 		if err != nil {
-			return errors.Join(err, report.write(*page))
+			attempt.Succeed(errors.Join(err, report.write(*page)))
 		}
 	}
-	return errors.Join(report.write(*page), kept.done())
-}
-
-// progress tells how far it is, and what has come of it so far.
-func progress(of int, limits bool) func([]forecasted) {
-	const often = 50
-	began := time.Now()
-	return func(made []forecasted) {
-		if len(made)%often == 0 {
-			fmt.Fprintf(os.Stderr, "%d of %d after %s\n%s", len(made), of, time.Since(began).Round(time.Second), pages.Table(rowsOf(limits, made)...))
-		}
-	}
+	attempt.Succeed(errors.Join(report.write(*page), kept.done()))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 // life is what became of a job of the trace.
@@ -40,8 +41,7 @@ type replay struct {
 const horizon = 90 * 24 * time.Hour
 
 // replays plays each virtual cluster, which share nothing.
-func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) ([]*replay, error) {
-	var all []*replay
+func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (all []*replay) {
 	for _, part := range forecast.Parts(world, jobs) {
 		r := &replay{world: part.World}
 		byKey := map[client.ObjectKey]*life{}
@@ -50,20 +50,17 @@ func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (
 			r.lives = append(r.lives, l)
 			byKey[client.ObjectKeyFromObject(job.Workload)] = l
 		}
-		err := forecast.Play(ctx, part.World, part.Jobs, forecast.Settings{Begin: begin, Horizon: horizon}, func(e forecast.Event) {
+		attempt.Succeed(forecast.Play(ctx, part.World, part.Jobs, forecast.Settings{Begin: begin, Horizon: horizon}, func(e forecast.Event) {
 			switch l := byKey[e.Job]; e.Kind {
 			case forecast.Started:
 				l.started, l.admitted = e.At, e.Workload
 			case forecast.Ended:
 				l.end = e.At
 			}
-		})
-		if err != nil {
-			return nil, err
-		}
+		}))
 		all = append(all, r)
 	}
-	return all, nil
+	return all
 }
 
 // limitOf is a time limit as users give them: round, and mostly far too long.
@@ -136,7 +133,7 @@ type forecasted struct {
 // window is how far back arrivals are looked at for those to come.
 const window = 3 * 24 * time.Hour
 
-func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limits bool) (forecasted, error) {
+func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limits bool) forecasted {
 	now := m.Arrives
 	began := time.Now()
 	runtimes := forecast.NewRuntimes(past(all, now, limits), 0)
@@ -157,13 +154,10 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 			q.Arrivals.Of = append(q.Arrivals.Of, e)
 		}
 	}
-	drawn, err := forecast.Draw(ctx, q)
-	if err != nil {
-		return forecasted{}, err
-	}
-	out := forecasted{Wait: m.started.Sub(now), Band: drawn.Band(q.Until[0], q.Horizon), Queued: len(m.waiting), Took: time.Since(began), Recent: m.recent()}
-	out.Single, err = m.single(ctx, q, limits)
-	return out, err
+	band := attempt.Must(forecast.Draw(ctx, q)).Band(q.Until[0], q.Horizon)
+	out := forecasted{Wait: m.started.Sub(now), Band: band, Queued: len(m.waiting), Took: time.Since(began), Recent: m.recent()}
+	out.Single = m.single(ctx, q, limits)
+	return out
 }
 
 func (l *life) entrant(runtimes *forecast.Runtimes, now time.Time, limits bool) forecast.Entrant {
@@ -203,7 +197,7 @@ func (m *moment) recent() time.Duration {
 }
 
 // single is the naive forecast by one future: jobs run for the mean of those that have ended, or for their limit, and nobody comes.
-func (m *moment) single(ctx context.Context, q *forecast.Question, limits bool) (time.Duration, error) {
+func (m *moment) single(ctx context.Context, q *forecast.Question, limits bool) time.Duration {
 	var sum time.Duration
 	n := time.Duration(0)
 	for _, l := range m.lives {
@@ -220,12 +214,12 @@ func (m *moment) single(ctx context.Context, q *forecast.Question, limits bool) 
 		jobs = append(jobs, forecast.Job{Workload: l.Workload, Runs: max(time.Minute, l.expected(mean, limits))})
 	}
 	starts := q.Horizon
-	err := forecast.Play(ctx, m.world, jobs, q.Settings, func(e forecast.Event) {
+	attempt.Succeed(forecast.Play(ctx, m.world, jobs, q.Settings, func(e forecast.Event) {
 		if e.Kind == forecast.Started && e.Job == q.Until[0] {
 			starts = e.At.Sub(q.Begin)
 		}
-	})
-	return starts, err
+	}))
+	return starts
 }
 
 func (l *life) expected(mean time.Duration, limits bool) time.Duration {
@@ -261,16 +255,9 @@ func waits(all []*replay, sample, longest int, seed uint64) []*moment {
 }
 
 // check makes a forecast of each moment. Draw uses all cores, so they come one after the other.
-func check(ctx context.Context, all []*replay, moments []*moment, futures int, limits bool, kept *kept, tell func([]forecasted)) ([]forecasted, error) {
-	var made []forecasted
+func check(ctx context.Context, all []*replay, moments []*moment, futures int, limits bool, kept *kept, tell func(forecasted)) {
 	for _, m := range moments {
 		of := fmt.Sprintf("%s, limits %t, %d futures", m.Workload.Name, limits, futures)
-		f, err := kept.forecast(of, func() (forecasted, error) { return m.forecast(ctx, all, futures, limits) })
-		if err != nil {
-			return made, err
-		}
-		made = append(made, f)
-		tell(made)
+		tell(kept.forecast(of, func() forecasted { return m.forecast(ctx, all, futures, limits) }))
 	}
-	return made, nil
 }

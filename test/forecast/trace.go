@@ -10,11 +10,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -28,13 +28,8 @@ const (
 )
 
 // readJobs reads the jobs of a trace: submit and duration in minutes, virtual cluster, GPUs.
-func readJobs(path string) ([]forecast.Job, error) {
-	rows, err := read(path)
-	if err != nil {
-		return nil, err
-	}
-	var jobs []forecast.Job
-	for n, row := range rows {
+func readJobs(path string) (jobs []forecast.Job) {
+	for n, row := range read(path) {
 		submit, gpus, minutes := number(row[0]), number(row[2]), number(row[3])
 		if gpus == 0 || minutes == 0 {
 			continue
@@ -43,51 +38,34 @@ func readJobs(path string) ([]forecast.Job, error) {
 		at := begin.Add(time.Duration(submit)*time.Minute + time.Duration(n)*time.Microsecond)
 		jobs = append(jobs, forecast.Job{Workload: workloadOf(fmt.Sprintf("job-%05d", n), row[1], gpus, at), Arrives: at, Runs: time.Duration(minutes) * time.Minute})
 	}
-	return jobs, nil
+	return jobs
 }
 
 func workloadOf(name, queue string, gpus int, at time.Time) *kueue.Workload {
-	pods, each := 1, gpus
-	if gpus > gpusPerNode {
-		pods, each = (gpus+gpusPerNode-1)/gpusPerNode, gpusPerNode
-	}
-	return &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at)},
-		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(queue), Priority: new(int32), PodSets: []kueue.PodSet{kit.PodSet("node", int32(pods), string(kit.GPU), strconv.Itoa(each))},
-		},
-	}
+	pods, each := (gpus+gpusPerNode-1)/gpusPerNode, min(gpus, gpusPerNode)
+	return kit.Workload(namespace, name, queue, at, kit.PodSet("node", int32(pods), string(kit.GPU), strconv.Itoa(each)))
 }
 
 // readWorld reads the virtual clusters: name and nodes.
-func readWorld(path string) (*scheduler.World, error) {
-	rows, err := read(path)
-	if err != nil {
-		return nil, err
-	}
+func readWorld(path string) *scheduler.World {
 	world := &scheduler.World{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: flavor}}}}
-	for _, row := range rows {
+	for _, row := range read(path) {
 		queue := kit.ClusterQueue(row[0], kit.Quota{Flavor: flavor, GPUs: strconv.Itoa(number(row[1]) * gpusPerNode)})
 		// Nobody is preempted in the trace.
 		queue.Spec.QueueingStrategy, queue.Spec.Preemption, queue.Spec.FlavorFungibility = kueue.BestEffortFIFO, nil, nil
 		world.ClusterQueues = append(world.ClusterQueues, *queue)
 		world.LocalQueues = append(world.LocalQueues, *kit.LocalQueue(namespace, row[0], row[0]))
 	}
-	return world, nil
+	return world
 }
 
 // read returns the rows of a CSV file below its head.
-func read(path string) ([][]string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
+func read(path string) [][]string {
+	file := attempt.Must(os.Open(path))
 	defer file.Close()
 	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows[1:], nil
+	attempt.Succeed(err, "%s", path)
+	return rows[1:]
 }
 
 func number(field string) int {

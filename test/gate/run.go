@@ -31,9 +31,7 @@ import (
 const reportDir = ".tests"
 
 func main() {
-	attempt.Main("gate: ", func(ctx context.Context) error {
-		return attempt.To(func() { attempt.Succeed(verdict(gate(ctx))) })
-	})
+	attempt.Main("gate: ", func(ctx context.Context) { attempt.Succeed(verdict(gate(ctx))) })
 }
 
 // gate runs the parts that the flags ask for, and prints their table.
@@ -54,7 +52,7 @@ func gate(ctx context.Context) []result {
 	file := filepath.Join(dir, "tests.md")
 	attempt.Succeed(os.RemoveAll(file))
 	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, engine: exec.Command("docker", "info").Run() == nil, commit: commitOf, out: os.Stdout}
-	results := attempt.Must(r.run(ctx))
+	results := r.run(ctx)
 	table := summary(results, *all)
 	fmt.Print("\n" + table)
 	// What is kept tells of everything.
@@ -96,14 +94,9 @@ func (r result) Failed() bool { return r.Error != "" }
 
 // run starts each part when what it needs has ended and there is room for it, in the order of
 // the list. What needs a part that failed is not run. The results are in the order of the list.
-func (r *run) run(ctx context.Context) ([]result, error) {
-	commit, err := r.commit(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(r.dir, 0o755); err != nil {
-		return nil, err
-	}
+func (r *run) run(ctx context.Context) (ordered []result) {
+	commit := attempt.Must(r.commit(ctx))
+	attempt.Succeed(os.MkdirAll(r.dir, 0o755))
 	results, busy, load := map[string]result{}, map[string]int{}, 0
 	ended := make(chan result)
 	for waiting := slices.Clone(r.parts); len(waiting) > 0 || len(busy) > 0; {
@@ -135,11 +128,10 @@ func (r *run) run(ctx context.Context) ([]result, error) {
 		results[done.Part] = done
 		r.say(part{name: done.Part}, "%s after %.0f s", done.state(), done.Seconds)
 	}
-	ordered := make([]result, 0, len(r.parts))
 	for _, p := range r.parts {
 		ordered = append(ordered, results[p.name])
 	}
-	return ordered, nil
+	return ordered
 }
 
 // known returns the result of a part that need not, or cannot, be run.

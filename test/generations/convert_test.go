@@ -187,7 +187,7 @@ func queuedJob(s random.Source) random.Object {
 		ours := random.Object{
 			"targetJobs": []any{random.Object{"name": "node"}, random.Object{"name": "extra"}},
 			"metadata":   random.Object{"annotations": random.Object{patch.ManagerAnnotation: patch.Manager}},
-			"spec":       s.PodSpec(s.IntN(len(random.Jobs))),
+			"spec":       s.PodSpec(s.IntN(len(random.Jobs)), false),
 		}
 		overrides := spec["podTemplateOverrides"].([]any)
 		spec["podTemplateOverrides"] = slices.Insert(overrides, s.IntN(len(overrides)+1), any(ours))

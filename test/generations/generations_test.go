@@ -28,7 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// question and answer are those of package oracle, which is in a module of its own.
+// question and answer are those of command oracle, which is in a module of its own.
 type question struct {
 	Runtime  any  `json:"runtime"`
 	Job      any  `json:"job"`
@@ -48,11 +48,14 @@ func (a answer) refusals() []string {
 	return a.Errors
 }
 
-// modules are those that pin the releases.
+// modules are those that the local control plane builds the releases with, and command oracle too.
 var modules = map[trainjob.TrainerVersion]string{
-	trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
+	trainjob.Trainer21: "trainer-2.1", trainjob.Trainer22: "trainer-2.2", trainjob.Trainer23: "",
 }
 
+const oracle = "github.com/kueue-trainer/kueue-trainer/test/generations/oracle"
+
+// binaries has one for each release, by its name.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -64,10 +67,10 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binaries = dir
-		for _, module := range modules {
-			build := exec.Command("go", "build", "-C", module, "-o", filepath.Join(dir, module), ".")
+		for generation, module := range modules {
+			build := exec.Command("go", "build", "-C", filepath.Join("..", "localcluster", module), "-o", filepath.Join(dir, generation.String()), oracle)
 			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "Building %s: %v\n%s", module, err, out)
+				fmt.Fprintf(os.Stderr, "Building the oracle of Trainer %s: %v\n%s", generation, err, out)
 				return 1
 			}
 		}
@@ -82,13 +85,13 @@ func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question)
 	size := max(1, (len(questions)+runtime.NumCPU()-1)/runtime.NumCPU())
 	for start := 0; start < len(questions); start += size {
 		end := min(start+size, len(questions))
-		group.Go(func() error { return fill(answers[start:end], modules[generation], questions[start:end]) })
+		group.Go(func() error { return fill(answers[start:end], generation, questions[start:end]) })
 	}
 	expect.NoError(t, group.Wait())
 	return answers
 }
 
-func fill(answers []answer, module string, questions []question) error {
+func fill(answers []answer, generation trainjob.TrainerVersion, questions []question) error {
 	var in bytes.Buffer
 	encoder := json.NewEncoder(&in)
 	for _, q := range questions {
@@ -96,7 +99,7 @@ func fill(answers []answer, module string, questions []question) error {
 			return err
 		}
 	}
-	cmd := exec.Command(filepath.Join(binaries, module))
+	cmd := exec.Command(filepath.Join(binaries, generation.String()))
 	cmd.Stdin, cmd.Stderr = &in, os.Stderr
 	cmd.Env = append(os.Environ(), "GOGC=1000") // Most of an answer's time is garbage collection otherwise.
 	out, err := cmd.Output()
@@ -115,8 +118,8 @@ func fill(answers []answer, module string, questions []question) error {
 // TestProvenance takes each source away in turn, as the test of package provenance does
 // with Trainer's library of our own go.mod.
 func TestProvenance(t *testing.T) {
-	for generation, module := range modules {
-		t.Run(module, func(t *testing.T) {
+	for generation := range modules {
+		t.Run(generation.String(), func(t *testing.T) {
 			s := random.New(*seed)
 			var removals [][]removal.Removal
 			var questions []question
@@ -172,8 +175,8 @@ func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 // TestRules compares the verdicts on TrainJobs that have something wrong with them
 // more often than not with those of the CRD and the webhook of each release.
 func TestRules(t *testing.T) {
-	for generation, module := range modules {
-		t.Run(module, func(t *testing.T) {
+	for generation := range modules {
+		t.Run(generation.String(), func(t *testing.T) {
 			schema, s := newCRD(t, generation), random.New(*seed)
 			var verdicts []rules.Verdict
 			var questions []question

@@ -42,6 +42,8 @@ type Violation struct {
 	Asked, Allowed int64
 	// Pods and Workloads are those of that moment.
 	Pods, Workloads []string
+
+	tolerated bool
 }
 
 func (v Violation) String() string {
@@ -65,14 +67,6 @@ type Result struct {
 	// ago, by a cache that has not heard of it. Kubernetes deletes that Job at once, and its pods
 	// take their grace period. So are those of a job that ran without a queue and comes into one.
 	Tolerated []Violation
-	// Checked counts the versions with a pod on a node: a check of none says nothing.
-	Checked int
-}
-
-// Expectation is what the objects themselves do not say.
-type Expectation struct {
-	// Gaps are not looked into.
-	Gaps []record.Gap
 }
 
 // page is what one job is counted for in one slot.
@@ -82,35 +76,30 @@ type page struct {
 }
 
 type checker struct {
-	Expectation
+	// gaps are not looked into: versions may be missing there.
+	gaps []record.Gap
 	*state
 	Result
 	// open are the violations that go on, found those and the ended ones.
 	open  map[string]*Violation
 	found []*Violation
-	// tolerated has those among them that are.
-	tolerated map[*Violation]bool
 	// ceilings are the quotas, or what was charged when they were lowered.
 	ceilings map[slot]int64
 }
 
 // Check goes through versions in the order of their resource versions and returns all that should not have been.
-func Check(versions []record.Version, want Expectation) (Result, error) {
-	entries := make([]entry, 0, len(versions))
+func Check(versions []record.Version, gaps ...record.Gap) (Result, error) {
+	var l Ledger
 	for _, v := range versions {
-		apply, err := read(v)
-		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", v, err)
-		}
-		entries = append(entries, entry{v.RV, v.At, v.Object.GetUID(), v.Deleted, apply})
+		l.take(v)
 	}
-	return check(entries, want), nil
+	return check(l.entries, gaps), l.err
 }
 
-func check(entries []entry, want Expectation) Result {
+func check(entries []entry, gaps []record.Gap) Result {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.rv, b.rv) })
-	c := &checker{Expectation: want, state: newState(), open: map[string]*Violation{}, tolerated: map[*Violation]bool{}, ceilings: map[slot]int64{}}
+	c := &checker{gaps: gaps, state: newState(), open: map[string]*Violation{}, ceilings: map[slot]int64{}}
 	for _, e := range entries {
 		if e.deleted {
 			c.deleted[e.uid] = true
@@ -118,8 +107,7 @@ func check(entries []entry, want Expectation) Result {
 	}
 	for _, e := range entries {
 		e.apply(c.state)
-		// Other versions of that time may be missing.
-		if !slices.ContainsFunc(c.Gaps, func(g record.Gap) bool { return g.From <= e.rv && e.rv < g.To }) {
+		if !slices.ContainsFunc(c.gaps, func(g record.Gap) bool { return g.From <= e.rv && e.rv < g.To }) {
 			c.look(e)
 		}
 	}
@@ -127,7 +115,7 @@ func check(entries []entry, want Expectation) Result {
 		return cmp.Or(cmp.Compare(a.RV, b.RV), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.ClusterQueue, b.ClusterQueue), cmp.Compare(a.Job, b.Job))
 	})
 	for _, v := range c.found {
-		if c.tolerated[v] {
+		if v.tolerated {
 			c.Tolerated = append(c.Tolerated, *v)
 		} else {
 			c.Violations = append(c.Violations, *v)
@@ -138,9 +126,6 @@ func check(entries []entry, want Expectation) Result {
 
 // look compares pods, charges and quotas as they are after e.
 func (c *checker) look(e entry) {
-	if len(c.pods) > 0 {
-		c.Checked++
-	}
 	asked, late := c.asked(e.at)
 	charged := c.charged()
 	c.lowerCeilings(charged)
@@ -153,7 +138,7 @@ func (c *checker) look(e entry) {
 			if tolerated {
 				counts = timely
 			}
-			over[c.note(e, Violation{Rule: Uncharged, Job: c.names[p.job], Asked: amount, Allowed: charged[p]}, p, tolerated)] = true
+			over[c.note(e, Violation{Rule: Uncharged, Job: c.names[p.job], Asked: amount, Allowed: charged[p], tolerated: tolerated}, p)] = true
 		}
 		for _, account := range c.accounts(p.slot) {
 			sums[account] += counts
@@ -161,20 +146,20 @@ func (c *checker) look(e entry) {
 	}
 	for account, amount := range sums {
 		if quota, limited := c.ceilings[account]; limited && amount > quota {
-			over[c.note(e, Violation{Rule: OverQuota, Asked: amount, Allowed: quota}, page{slot: account}, false)] = true
+			over[c.note(e, Violation{Rule: OverQuota, Asked: amount, Allowed: quota}, page{slot: account})] = true
 		}
 	}
 	c.close(e, over)
 }
 
 // note begins a violation, or makes one worse, and returns its key.
-func (c *checker) note(e entry, v Violation, p page, tolerated bool) string {
-	key := fmt.Sprint(v.Rule, p, tolerated)
+func (c *checker) note(e entry, v Violation, p page) string {
+	key := fmt.Sprint(v.Rule, p, v.tolerated)
 	known := c.open[key]
 	if known == nil {
 		v.From, v.RV, v.ClusterQueue, v.Flavor, v.Resource = e.at, e.rv, p.clusterQueue, p.flavor, p.resource
 		known = &v
-		c.open[key], c.found, c.tolerated[known] = known, append(c.found, known), tolerated
+		c.open[key], c.found = known, append(c.found, known)
 	} else if v.Asked-v.Allowed <= known.Asked-known.Allowed {
 		return key
 	}

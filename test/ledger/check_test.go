@@ -293,7 +293,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8), queue), is(job("one")...), is(job("two")...))
 			begin = slices.DeleteFunc(begin, func(c change) bool { return c.manifest == tc.lacks })
-			got := expect.Must(Check(history(t, then(begin, tc.story)), Expectation{Gaps: []record.Gap{tc.gap}}))(t)
+			got := expect.Must(Check(history(t, then(begin, tc.story)), tc.gap))(t)
 			expect.Same(t, fmt.Sprintf("Unexpected violations %v", got.Violations), tc.want, overs(got.Violations))
 			expect.Same(t, fmt.Sprintf("Unexpectedly tolerated %v", got.Tolerated), tc.tolerated, overs(got.Tolerated))
 		})

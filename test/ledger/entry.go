@@ -6,6 +6,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -88,7 +89,7 @@ func (l *Ledger) take(v record.Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil && l.err == nil {
-		l.err = err
+		l.err = fmt.Errorf("%s: %w", v, err)
 	}
 	l.entries = append(l.entries, entry{v.RV, v.At, v.Object.GetUID(), v.Deleted, apply})
 }
@@ -100,11 +101,11 @@ func (l *Ledger) CaughtUp(ctx context.Context) error { return l.recorder.CaughtU
 func (l *Ledger) Close() { l.cancel() }
 
 // Check returns what was found up to now.
-func (l *Ledger) Check(want Expectation) (Result, error) {
-	want.Gaps = append(want.Gaps, l.recorder.Gaps()...)
+func (l *Ledger) Check() (Result, error) {
+	gaps := l.recorder.Gaps()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return check(l.entries, want), l.err
+	return check(l.entries, gaps), l.err
 }
 
 // entry is what matters of a version. Entries are kept, versions are not: a spec may see a hundred thousand of them.

@@ -4,6 +4,7 @@ go 1.26.0
 
 tool (
 	github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle
 	go.etcd.io/etcd/server/v3
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
@@ -16,6 +17,7 @@ tool (
 
 require (
 	github.com/google/go-cmp v0.7.0
+	github.com/onsi/gomega v1.42.1
 	github.com/prometheus/procfs v0.21.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -124,6 +126,7 @@ require (
 	github.com/kubeflow/spark-operator/v2 v2.5.1 // indirect
 	github.com/kubeflow/trainer/v2 v2.3.0 // indirect
 	github.com/kubeflow/training-operator v1.9.3 // indirect
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle v0.0.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
 	github.com/lithammer/dedent v1.1.0 // indirect
@@ -141,7 +144,6 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/mxk/go-flowrate v0.0.0-20140419014527-cca7078d478f // indirect
 	github.com/onsi/ginkgo/v2 v2.32.0 // indirect
-	github.com/onsi/gomega v1.42.1 // indirect
 	github.com/open-policy-agent/cert-controller v0.16.0 // indirect
 	github.com/opencontainers/cgroups v0.0.6 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
@@ -260,3 +262,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	volcano.sh/apis v1.14.0 // indirect
 )
+
+replace github.com/kueue-trainer/kueue-trainer/test/generations/oracle => ../generations/oracle

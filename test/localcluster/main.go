@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -93,12 +94,12 @@ func withSettings(use, short string, run func(*cluster.Cluster, context.Context,
 	cmd.Flags().IntVar(&s.Nodes, "nodes", 8, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
 	cmd.Flags().StringVar((*string)(&s.Integration), "integration", string(cluster.External),
 		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
-	cmd.Flags().TextVar(&s.Trainer, "trainer", build.Trainer{}, fmt.Sprintf(
+	cmd.Flags().StringVar(&s.Trainer, "trainer", "", fmt.Sprintf(
 		"`generation` of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
-		build.Names(build.Trainers)))
-	cmd.Flags().TextVar(&s.Kubernetes, "kubernetes", build.Kubernetes{}, fmt.Sprintf(
+		strings.Join(build.Trainers, ", ")))
+	cmd.Flags().StringVar(&s.Kubernetes, "kubernetes", "", fmt.Sprintf(
 		"`version` of the control plane: %s; a new cluster gets the first of these, a running one keeps its own [$KUBERNETES]",
-		build.Names(build.KubernetesVersions)))
+		strings.Join(build.KubernetesVersions, ", ")))
 	cmd.Flags().IntVar(&s.InTreeWorkers, "in-tree-workers", 0,
 		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
 	return cmd

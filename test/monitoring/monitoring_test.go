@@ -76,7 +76,7 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 	for _, name := range []string{"trainjobs", "gpu-pools", "kueue-trainer"} {
 		It("answers every query of dashboard "+name, func(ctx context.Context) {
 			asked := 0
-			for _, p := range everyPanel(boards()[name].Panels) {
+			for _, p := range everyPanel(dashboard(name).Panels) {
 				for _, t := range p.Targets {
 					asked++
 					expr := filled(t.Expr, run)
@@ -91,7 +91,7 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 		}, NodeTimeout(2*time.Minute))
 
 		It("has values for every variable of dashboard "+name, func(ctx context.Context) {
-			for _, v := range boards()[name].Templating.List {
+			for _, v := range dashboard(name).Templating.List {
 				query, ok := v.Query.(string)
 				parts := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query)
 				if !ok || parts == nil {

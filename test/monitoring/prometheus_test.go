@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -109,14 +108,12 @@ func (s *server) firing(ctx context.Context) []string {
 // selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
 // an alert waits for need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
-	request := specs.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil))
-	response, err := http.DefaultClient.Do(request)
+	_, body, err := world.Ask(ctx, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), "")
 	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = response.Body.Close() }()
 	var parsed struct {
 		Data any `json:"data"`
 	}
-	Expect(json.NewDecoder(response.Body).Decode(&parsed)).To(Succeed())
+	Expect(json.Unmarshal([]byte(body), &parsed)).To(Succeed())
 	return selectorsIn(parsed.Data)
 }
 
@@ -196,13 +193,8 @@ type panel struct {
 	} `json:"targets"`
 }
 
-// boards returns the dashboards by the name of their file, without .json.
-func boards() map[string]board {
-	all := map[string]board{}
-	for _, file := range specs.Must(filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "dashboards", "*.json"))) {
-		var read board
-		Expect(json.Unmarshal(specs.Must(os.ReadFile(file)), &read)).To(Succeed(), file)
-		all[strings.TrimSuffix(filepath.Base(file), ".json")] = read
-	}
-	return all
+// dashboard reads one by the name of its file, without .json.
+func dashboard(name string) (read board) {
+	Expect(json.Unmarshal(specs.Must(os.ReadFile(filepath.Join(root, "config", "monitoring", "dashboards", name+".json"))), &read)).To(Succeed(), name)
+	return read
 }

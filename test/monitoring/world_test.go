@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -101,19 +102,16 @@ func churn(ctx context.Context) (stop func()) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer GinkgoRecover()
-		for i := 0; ctx.Err() == nil; i++ {
+		i := 0
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if waiting(ctx) < 4 {
 				// While the manager is killed nobody can create one.
 				_ = cluster.Client.Create(ctx, churnJob(i))
 			}
-			if i%10 == 9 {
+			if i++; i%10 == 0 {
 				deleteOneThatRuns(ctx)
 			}
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
-		}
+		}, time.Second)
 	})
 	return func() {
 		cancel()

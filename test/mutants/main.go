@@ -64,7 +64,7 @@ type fate struct {
 
 func main() {
 	flag.Parse()
-	attempt.Main("", func(ctx context.Context) error { return attempt.To(func() { run(ctx) }) })
+	attempt.Main("", run)
 }
 
 func run(ctx context.Context) {
@@ -94,7 +94,7 @@ func tryUnits(ctx context.Context, root string, fates []fate) {
 			continue
 		}
 		group.Go(func() error {
-			f.killedBy, f.err = runUnit(ctx, root, f.mutant)
+			f.err = attempt.To(func() { f.killedBy = runUnit(ctx, root, f.mutant) })
 			f.tell()
 			return nil
 		})
@@ -111,17 +111,18 @@ func trySpecs(ctx context.Context, root string, fates []fate) {
 	// They are the same for every mutant.
 	specs := filepath.Join(dir, "e2e.test")
 	attempt.Must(command(ctx, root, "go", "test", "-c", "-o", specs, "./test/e2e"))
-	defer func() { attempt.Succeed(exchange(context.WithoutCancel(ctx), root)) }()
+	defer func() { exchange(context.WithoutCancel(ctx), root) }()
 	for i := range fates {
 		f := &fates[i]
 		if f.Spec == "" || f.err != nil {
 			continue
 		}
 		f.tried = true
-		var failed []string
-		if failed, f.err = runSpec(ctx, root, dir, specs, f.mutant); len(failed) > 0 {
-			f.killedBy = append(f.killedBy, "spec "+f.Spec)
-		}
+		f.err = attempt.To(func() {
+			if len(runSpec(ctx, root, dir, specs, f.mutant)) > 0 {
+				f.killedBy = append(f.killedBy, "spec "+f.Spec)
+			}
+		})
 		f.tell()
 	}
 }
@@ -180,30 +181,17 @@ var (
 	failedSpec = regexp.MustCompile(`\[FAIL\] (.*)`)
 )
 
-func runUnit(ctx context.Context, root string, m mutant) ([]string, error) {
-	dir, err := os.MkdirTemp("", "mutant-")
-	if err != nil {
-		return nil, err
-	}
+func runUnit(ctx context.Context, root string, m mutant) []string {
+	dir := attempt.Must(os.MkdirTemp("", "mutant-"))
 	defer os.RemoveAll(dir)
-	overlay, err := m.overlay(root, dir)
-	if err != nil {
-		return nil, err
-	}
-	out, err := command(ctx, root, "go", "test", "-overlay", overlay, "-count=1", "-timeout", "3m",
+	out, err := command(ctx, root, "go", "test", "-overlay", m.overlay(root, dir), "-count=1", "-timeout", "3m",
 		"-run", "^"+m.Test+"$", "./"+filepath.Dir(m.File))
 	return verdict(out, err, failedTest)
 }
 
 // runSpec runs the spec that has to notice a mutant, with a manager that has it.
-func runSpec(ctx context.Context, root, dir, specs string, m mutant) ([]string, error) {
-	overlay, err := m.overlay(root, dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := exchange(ctx, root, "-overlay", overlay); err != nil {
-		return nil, err
-	}
+func runSpec(ctx context.Context, root, dir, specs string, m mutant) []string {
+	exchange(ctx, root, "-overlay", m.overlay(root, dir))
 	out, err := command(ctx, filepath.Join(root, "test", "e2e"), specs, "-test.timeout", "10m",
 		"-ginkgo.no-color", "-ginkgo.fail-fast", "-ginkgo.focus", regexp.QuoteMeta(m.Spec))
 	return verdict(out, err, failedSpec)
@@ -211,13 +199,10 @@ func runSpec(ctx context.Context, root, dir, specs string, m mutant) ([]string, 
 
 // exchange builds the manager and starts it. Who repairs the control plane gets the one
 // without a bug, so specs that do are no use here.
-func exchange(ctx context.Context, root string, flags ...string) error {
+func exchange(ctx context.Context, root string, flags ...string) {
 	args := slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w", "-o", filepath.Join(root, "bin", manager), "./cmd/" + manager})
-	if _, err := command(ctx, root, "go", args...); err != nil {
-		return err
-	}
-	_, err := command(ctx, root, filepath.Join(root, "bin", "localcluster"), "restart", manager)
-	return err
+	attempt.Must(command(ctx, root, "go", args...))
+	attempt.Must(command(ctx, root, filepath.Join(root, "bin", "localcluster"), "restart", manager))
 }
 
 // applied returns the content of File with the bug in it, or why there is none.
@@ -230,41 +215,33 @@ func (m mutant) applied(content string) (string, error) {
 
 // overlay writes the changed file and a file for the go command's -overlay into dir, and
 // returns the name of the latter.
-func (m mutant) overlay(root, dir string) (string, error) {
-	file := filepath.Join(root, m.File)
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	changed, err := m.applied(string(content))
-	if err != nil {
-		return "", err
-	}
-	name, replacement := filepath.Join(dir, "overlay.json"), filepath.Join(dir, filepath.Base(m.File))
-	data, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replacement}})
-	return name, errors.Join(err, os.WriteFile(replacement, []byte(changed), 0o644), os.WriteFile(name, data, 0o644))
+func (m mutant) overlay(root, dir string) string {
+	file, name, replacement := filepath.Join(root, m.File), filepath.Join(dir, "overlay.json"), filepath.Join(dir, filepath.Base(m.File))
+	changed := attempt.Must(m.applied(string(attempt.Must(os.ReadFile(file)))))
+	data := attempt.Must(json.Marshal(map[string]any{"Replace": map[string]string{file: replacement}}))
+	attempt.Succeed(errors.Join(os.WriteFile(replacement, []byte(changed), 0o644), os.WriteFile(name, data, 0o644)))
+	return name
 }
 
-// verdict tells a failed test from a command that could not do its work. failed finds the
+// verdict tells a failed test from a command that could not do its work, which ends the attempt. failed finds the
 // names of the tests that failed.
-func verdict(out string, err error, failed *regexp.Regexp) ([]string, error) {
-	var exit *exec.ExitError
-	switch {
-	case err == nil && strings.Contains(out, "no tests to run"):
-		return nil, errors.New("there is no such test")
-	case err == nil:
-		return nil, nil
-	case !errors.As(err, &exit):
-		return nil, err
+func verdict(out string, err error, failed *regexp.Regexp) (names []string) {
+	if err == nil {
+		if strings.Contains(out, "no tests to run") {
+			attempt.Fail("there is no such test")
+		}
+		return nil
 	}
-	var names []string
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		attempt.Succeed(err)
+	}
 	for _, match := range failed.FindAllStringSubmatch(out, -1) {
 		names = append(names, strings.TrimSpace(match[1]))
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no test failed, but the command did: %w", err)
+		attempt.Succeed(err, "no test failed, but the command did")
 	}
-	return names, nil
+	return names
 }
 
 // command runs one, whose error has the last lines of what it said.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package record records every version of the objects that somebody watches as an outsider,
-// with the admin's credentials and without Go types.
+// with the admin's credentials and without Go types, or tells of them in their types as they come.
 package record
 
 import (
@@ -17,10 +17,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // again is the pause before a watch that ended is opened again.
@@ -151,15 +157,11 @@ func (r *Recorder) resource(k Kind) dynamic.ResourceInterface {
 // follow goes on where a watch ended. Where the API server has forgotten that place, it
 // lists again and notes the gap.
 func (r *Recorder) follow(ctx context.Context, f *feed) {
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.watch(ctx, f); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			r.bridge(ctx, f)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
-	}
+	}, again)
 }
 
 // watch takes versions until the watch ends.
@@ -263,4 +265,39 @@ func InOrder(versions []Version) []Version {
 	versions = slices.Clone(versions)
 	slices.SortStableFunc(versions, func(a, b Version) int { return cmp.Compare(a.RV, b.RV) })
 	return versions
+}
+
+// Follow tells of every version of objects of some kinds until ctx ends, of several kinds at the same
+// time: those of one namespace, or all where that is empty. It returns when it knows what is there
+// already. Informers begin again where a watch breaks off.
+func Follow(
+	ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string, tell func(obj client.Object, deleted bool), kinds ...client.Object,
+) error {
+	objects, err := cache.New(config, cache.Options{
+		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return err
+	}
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell(obj.(client.Object), false) },
+		UpdateFunc: func(_, obj any) { tell(obj.(client.Object), false) },
+		DeleteFunc: func(obj any) {
+			if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unseen.Obj
+			}
+			tell(obj.(client.Object), true)
+		},
+	}
+	go objects.Start(ctx) //nolint:errcheck // it waits for the end of ctx, and fails where it is started twice
+	for _, kind := range kinds {
+		informer, err := objects.GetInformer(ctx, kind)
+		if err == nil {
+			_, err = informer.AddEventHandler(handler)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	return nil
 }

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle asks one release of Trainer what it makes of TrainJobs: the JobSet that it renders, and the verdict of
-// its webhook. It compiles with every release; the modules beside it pin one each.
-package oracle
+// Command oracle asks one release of Trainer what it makes of TrainJobs: the JobSet that it renders, and the verdict of
+// its webhook. It compiles with every release: its own module has the oldest, those of the local control plane one each.
+package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log"
+	"os"
+	"reflect"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	trainerruntime "github.com/kubeflow/trainer/v2/pkg/runtime"
+	"github.com/kubeflow/trainer/v2/pkg/runtime/core"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,8 +26,7 @@ import (
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
 )
 
-// Question is one line of input.
-type Question struct {
+type question struct {
 	// Runtime is a TrainingRuntimeSpec.
 	Runtime json.RawMessage `json:"runtime"`
 	Job     json.RawMessage `json:"job"`
@@ -30,61 +34,72 @@ type Question struct {
 	Validate bool `json:"validate,omitempty"`
 }
 
-// Answer is one line of output.
-type Answer struct {
-	JobSet json.RawMessage `json:"jobSet,omitempty"`
+type answer struct {
+	JobSet *jobsetapply.JobSetApplyConfiguration `json:"jobSet,omitempty"`
 	// Errors are the webhook's, one text each.
 	Errors []string `json:"errors,omitempty"`
 	// Failure tells what kept Trainer from an answer. The webhook refuses then, too.
 	Failure string `json:"failure,omitempty"`
 }
 
-// NewRuntimes is core.New of Trainer, whose parameters differ between releases.
-type NewRuntimes func(context.Context, client.Client, client.FieldIndexer) (map[string]trainerruntime.Runtime, error)
+func main() {
+	if err := answerAll(json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)); err != nil {
+		log.Fatal(err)
+	}
+}
 
-// Answers reads questions until the input ends and writes an answer to each.
-func Answers(newRuntimes NewRuntimes, in io.Reader, out io.Writer) error {
+// answerAll reads questions until the input ends and writes an answer to each.
+func answerAll(in *json.Decoder, out *json.Encoder) error {
 	scheme := runtime.NewScheme()
 	if err := trainer.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("registering Trainer's types: %w", err)
 	}
 	world := &world{scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
-	runtimes, err := newRuntimes(context.Background(), world, noIndex{})
+	runtimes, err := newRuntimes(world)
 	if err != nil {
 		return fmt.Errorf("setting up Trainer's runtimes: %w", err)
 	}
-	kind := "ClusterTrainingRuntime." + trainer.GroupVersion.Group
-	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
+	rt := runtimes["ClusterTrainingRuntime."+trainer.GroupVersion.Group]
 	for {
-		var q Question
-		if err := decoder.Decode(&q); err == io.EOF {
+		var q question
+		if err := in.Decode(&q); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("reading a question: %w", err)
 		}
-		if err := encoder.Encode(answer(runtimes[kind], world, q)); err != nil {
+		if err := out.Encode(ask(rt, world, q)); err != nil {
 			return fmt.Errorf("writing an answer: %w", err)
 		}
 	}
 }
 
-// answer turns a panic into a failure, as the webhook server does.
-func answer(rt trainerruntime.Runtime, world *world, q Question) (a Answer) {
+// newRuntimes calls core.New, whose parameters differ between releases: what comes after the first three is nil.
+func newRuntimes(world *world) (map[string]trainerruntime.Runtime, error) {
+	makes := reflect.ValueOf(core.New)
+	args := []reflect.Value{reflect.ValueOf(context.Background()), reflect.ValueOf(world), reflect.ValueOf(world)}
+	for i := len(args); i < makes.Type().NumIn(); i++ {
+		args = append(args, reflect.Zero(makes.Type().In(i)))
+	}
+	out := makes.Call(args)
+	err, _ := out[1].Interface().(error)
+	return out[0].Interface().(map[string]trainerruntime.Runtime), err
+}
+
+// ask turns a panic into a failure, as the webhook server does.
+func ask(rt trainerruntime.Runtime, world *world, q question) (a answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			a = Answer{Failure: fmt.Sprintf("panic: %v", r)}
+			a = answer{Failure: fmt.Sprintf("panic: %v", r)}
 		}
 	}()
-	if err := world.set(q); err != nil {
-		return Answer{Failure: err.Error()}
-	}
+	world.runtime = trainer.ClusterTrainingRuntime{}
 	job := &trainer.TrainJob{}
-	if err := json.Unmarshal(q.Job, job); err != nil {
-		return Answer{Failure: fmt.Sprintf("decoding the TrainJob: %v", err)}
+	if err := errors.Join(json.Unmarshal(q.Runtime, &world.runtime.Spec), json.Unmarshal(q.Job, job)); err != nil {
+		return answer{Failure: err.Error()}
 	}
 	if q.Validate {
 		_, errs := rt.ValidateObjects(context.Background(), nil, job)
-		return Answer{Errors: texts(errs)}
+		return answer{Errors: texts(errs)}
 	}
 	return render(rt, job)
 }
@@ -97,21 +112,17 @@ func texts(errs field.ErrorList) []string {
 	return all
 }
 
-func render(rt trainerruntime.Runtime, job *trainer.TrainJob) Answer {
+func render(rt trainerruntime.Runtime, job *trainer.TrainJob) answer {
 	objs, err := rt.NewObjects(context.Background(), job)
 	if err != nil {
-		return Answer{Failure: err.Error()}
+		return answer{Failure: err.Error()}
 	}
 	for _, obj := range objs {
 		if js, ok := any(obj).(*jobsetapply.JobSetApplyConfiguration); ok {
-			data, err := json.Marshal(js)
-			if err != nil {
-				return Answer{Failure: err.Error()}
-			}
-			return Answer{JobSet: data}
+			return answer{JobSet: js}
 		}
 	}
-	return Answer{Failure: "no JobSet comes out of the runtime"}
+	return answer{Failure: "no JobSet comes out of the runtime"}
 }
 
 // world is the API server that Trainer sees: one runtime.
@@ -121,14 +132,6 @@ type world struct {
 	mapper meta.RESTMapper
 
 	runtime trainer.ClusterTrainingRuntime
-}
-
-func (w *world) set(q Question) error {
-	w.runtime = trainer.ClusterTrainingRuntime{}
-	if err := json.Unmarshal(q.Runtime, &w.runtime.Spec); err != nil {
-		return fmt.Errorf("decoding the runtime: %w", err)
-	}
-	return nil
 }
 
 func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -147,9 +150,7 @@ func (w *world) Apply(context.Context, runtime.ApplyConfiguration, ...client.App
 func (w *world) Scheme() *runtime.Scheme     { return w.scheme }
 func (w *world) RESTMapper() meta.RESTMapper { return w.mapper }
 
-// noIndex takes the field indexes that Trainer's library wants and that answers never use.
-type noIndex struct{}
-
-func (noIndex) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+// IndexField takes what Trainer's library wants and answers never use.
+func (w *world) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
 	return nil
 }

@@ -182,10 +182,8 @@ func (s Source) containers(choices []string, securityContext bool) []any {
 	})
 }
 
-// PodSpec is what Trainer 2.1 and later can patch in the pods of a replicated job, given by its place in Jobs.
-func (s Source) PodSpec(job int) Object { return s.podSpec(job, false) }
-
-func (s Source) podSpec(job int, newer bool) Object {
+// PodSpec is what Trainer 2.1 and later, or newer ones alone, can patch in the pods of a replicated job, given by its place in Jobs.
+func (s Source) PodSpec(job int, newer bool) Object {
 	spec := Object{}
 	s.put(spec, "serviceAccountName", func() any { return one(s, []string{"", "one", "two"}) })
 	s.put(spec, "nodeSelector", func() any { return s.strings() })
@@ -214,7 +212,7 @@ func (s Source) PodTemplateOverrides() []any {
 		o := Object{"targetJobs": targets}
 		s.put(o, "metadata", func() any { return s.Metadata() })
 		if s.IntN(8) > 0 {
-			o["spec"] = s.PodSpec(job)
+			o["spec"] = s.PodSpec(job, false)
 		}
 		if overrides = append(overrides, o); s.IntN(8) == 0 {
 			overrides = append(overrides, s.mounting(job), s.mounting(job))
@@ -252,7 +250,7 @@ func (s Source) replicatedJobs(newer bool) []any {
 	for _, job := range s.Perm(len(Jobs))[:s.IntN(len(Jobs)+1)] {
 		pod := Object{}
 		s.put(pod, "metadata", func() any { return s.Metadata() })
-		pod["spec"] = s.podSpec(job, newer)
+		pod["spec"] = s.PodSpec(job, newer)
 		template := Object{"spec": Object{"template": pod}}
 		if newer {
 			s.put(template, "metadata", func() any { return s.Metadata() })
@@ -289,7 +287,7 @@ func (s Source) Job(fields Object) Object {
 func (s Source) Runtime() Object {
 	jobs := []any{}
 	for i, job := range Jobs {
-		pod := s.podSpec(i, false)
+		pod := s.PodSpec(i, false)
 		pod["initContainers"] = s.whole(job.InitContainers)
 		pod["containers"] = s.whole(job.Containers)
 		template := Object{"spec": Object{"template": Object{"metadata": s.Metadata(), "spec": pod}}}

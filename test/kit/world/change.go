@@ -8,6 +8,8 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
@@ -26,11 +28,20 @@ func (w *World) Finish(ctx context.Context, job, how string, replicatedJob ...st
 	if len(replicatedJob) > 0 {
 		pods = OfReplicatedJob(pods, replicatedJob[0])
 	}
+	w.g.Expect(EndPods(ctx, w, pods, how)).To(gomega.Succeed())
+}
+
+// EndPods ends pods, some at a time: "succeeded" or "failed". Those that are gone by then are left out.
+func EndPods(ctx context.Context, c client.Client, pods []corev1.Pod, how string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(10)
 	for _, pod := range pods {
-		before := pod.DeepCopy()
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", how)
-		w.g.Expect(client.IgnoreNotFound(w.Patch(ctx, &pod, client.MergeFrom(before)))).To(gomega.Succeed())
+		group.Go(func() error {
+			patch := client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"localcluster/finish":%q}}}`, how))
+			return client.IgnoreNotFound(c.Patch(ctx, &pod, patch))
+		})
 	}
+	return group.Wait()
 }
 
 // Succeed ends all pods of a TrainJob, and waits until its Workload is finished.

@@ -4,6 +4,7 @@ go 1.26.0
 
 tool (
 	github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle
 	sigs.k8s.io/jobset
 )
 
@@ -37,6 +38,7 @@ require (
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/kubeflow/trainer/v2 v2.1.0 // indirect
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle v0.0.0 // indirect
 	github.com/mailru/easyjson v0.9.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
@@ -103,3 +105,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 	volcano.sh/apis v1.13.1-0.20251028070205-46d20c0699e7 // indirect
 )
+
+replace github.com/kueue-trainer/kueue-trainer/test/generations/oracle => ../../generations/oracle

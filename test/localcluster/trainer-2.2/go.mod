@@ -2,7 +2,10 @@ module github.com/kueue-trainer/kueue-trainer/test/localcluster/trainer-2.2
 
 go 1.26.0
 
-tool github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+tool (
+	github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle
+)
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
@@ -38,6 +41,7 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.18.7 // indirect
 	github.com/kubeflow/trainer/v2 v2.2.1 // indirect
+	github.com/kueue-trainer/kueue-trainer/test/generations/oracle v0.0.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -92,3 +96,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 	volcano.sh/apis v1.14.0 // indirect
 )
+
+replace github.com/kueue-trainer/kueue-trainer/test/generations/oracle => ../../generations/oracle

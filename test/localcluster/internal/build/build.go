@@ -57,7 +57,7 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 		return err
 	}
 	record := readRecord(b.BinDir())
-	stamps, err := b.stamps(ctx, binaries)
+	toolchain, err := b.goCommand(ctx, ControlPlaneDir, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "CGO_ENABLED")
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,11 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 		}
 	}
 	for i, bin := range binaries {
-		if b.upToDate(bin, record[bin.Name], stamps[bin.Name]) {
+		stamp, err := b.stamp(bin, toolchain)
+		if err != nil {
+			return err
+		}
+		if b.upToDate(bin, record[bin.Name], stamp) {
 			fresh++
 			continue
 		}
@@ -80,7 +84,7 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 			return err
 		}
 		fmt.Fprintf(b.Out, "[%d/%d] %s     done in %s\n", i+1, len(binaries), bin.Name, time.Since(start).Round(100*time.Millisecond))
-		record[bin.Name] = stamps[bin.Name]
+		record[bin.Name] = stamp
 		if err := writeRecord(b.BinDir(), record); err != nil {
 			return err
 		}
@@ -165,23 +169,17 @@ func (b Builder) goCommand(ctx context.Context, dir string, args ...string) ([]b
 	return out, nil
 }
 
-// FindRepo walks up from the working directory, and then from the program's own place, to the root of the repository.
+// FindRepo returns the root of the repository, in whose bin directory this program lies.
 func FindRepo() (string, error) {
-	starts := []string{}
-	if dir, err := os.Getwd(); err == nil {
-		starts = append(starts, dir)
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
 	}
-	if exe, err := os.Executable(); err == nil {
-		starts = append(starts, filepath.Dir(exe))
+	repo := filepath.Dir(filepath.Dir(program))
+	if _, err := os.Stat(filepath.Join(repo, ControlPlaneDir, "go.mod")); err != nil {
+		return "", fmt.Errorf("%s does not lie in bin of the repository, where make builds it: %w", program, err)
 	}
-	for _, dir := range starts {
-		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, ControlPlaneDir, "go.mod")); err == nil {
-				return dir, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("no %s/go.mod above %v: run localcluster inside the repository", ControlPlaneDir, starts)
+	return repo, nil
 }
 
 // recordFile lies beside the binaries, so that it goes with them.
@@ -206,35 +204,26 @@ func writeRecord(dir string, record map[string]string) error {
 	return os.WriteFile(filepath.Join(dir, recordFile), append(content, '\n'), 0o644)
 }
 
-// stamps hashes, per binary, everything that decides what a build from modules
-// gives. Binaries of the repository itself get none.
-func (b Builder) stamps(ctx context.Context, binaries []Binary) (map[string]string, error) {
-	toolchain, err := b.goCommand(ctx, ControlPlaneDir, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "CGO_ENABLED")
-	if err != nil {
-		return nil, err
+// stamp hashes everything that decides what a build from modules makes. Binaries of the repository itself get none.
+func (b Builder) stamp(bin Binary, toolchain []byte) (string, error) {
+	if bin.Module == "" {
+		return "", nil
 	}
-	stamps := map[string]string{}
-	for _, bin := range binaries {
-		if bin.Module == "" {
-			continue
+	hash := sha256.New()
+	hash.Write(toolchain)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(b.Repo, bin.Dir, name))
+		if err != nil {
+			return "", err
 		}
-		hash := sha256.New()
-		hash.Write(toolchain)
-		for _, name := range []string{"go.mod", "go.sum"} {
-			content, err := os.ReadFile(filepath.Join(b.Repo, bin.Dir, name))
-			if err != nil {
-				return nil, err
-			}
-			hash.Write(content)
-		}
-		var flags []string
-		if bin.VersionVars != nil {
-			flags = bin.VersionVars("v1.2.3") // The version itself is in go.mod.
-		}
-		fmt.Fprintln(hash, bin.Package, linkFlags, flags)
-		stamps[bin.Name] = fmt.Sprintf("%x", hash.Sum(nil)[:16])
+		hash.Write(content)
 	}
-	return stamps, nil
+	var flags []string
+	if bin.VersionVars != nil {
+		flags = bin.VersionVars("v1.2.3") // The version itself is in go.mod.
+	}
+	fmt.Fprintln(hash, bin.Package, linkFlags, flags)
+	return fmt.Sprintf("%x", hash.Sum(nil)[:16]), nil
 }
 
 // Tail returns the last lines of a log for an error message, indented and under a line that names it. Structured log

@@ -12,12 +12,13 @@ import (
 )
 
 func TestTrainersAreWhatTheirModulesRequire(t *testing.T) {
-	for _, trainer := range Trainers {
-		t.Run(trainer.Name, func(t *testing.T) {
-			if version := required(t, trainer.Dir, TrainerModule); !strings.HasPrefix(version, "v"+trainer.Name+".") {
-				t.Errorf("%s requires Trainer %s, not %s", trainer.Dir, version, trainer.Name)
+	for _, generation := range Trainers {
+		t.Run(generation, func(t *testing.T) {
+			trainer, jobSet := trainerDirs(generation)
+			if version := required(t, trainer, TrainerModule); !strings.HasPrefix(version, "v"+generation+".") {
+				t.Errorf("%s requires Trainer %s, not %s", trainer, version, generation)
 			}
-			library, program := required(t, trainer.Dir, JobSetModule), required(t, trainer.JobSetDir, JobSetModule)
+			library, program := required(t, trainer, JobSetModule), required(t, jobSet, JobSetModule)
 			if library != program {
 				t.Errorf("Trainer is built with JobSet %s and would run beside JobSet %s", library, program)
 			}
@@ -26,9 +27,9 @@ func TestTrainersAreWhatTheirModulesRequire(t *testing.T) {
 }
 
 func TestKubernetesVersionsAreWhatTheirModulesRequire(t *testing.T) {
-	for _, k := range KubernetesVersions {
-		if version := required(t, k.Dir, "k8s.io/kubernetes"); !strings.HasPrefix(version, "v"+k.Name+".") {
-			t.Errorf("%s requires Kubernetes %s, not %s", k.Dir, version, k.Name)
+	for _, minor := range KubernetesVersions {
+		if version := required(t, kubernetesDir(minor), "k8s.io/kubernetes"); !strings.HasPrefix(version, "v"+minor+".") {
+			t.Errorf("%s requires Kubernetes %s, not %s", kubernetesDir(minor), version, minor)
 		}
 	}
 }

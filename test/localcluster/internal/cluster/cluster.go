@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,10 +42,10 @@ type Settings struct {
 	Nodes       int         `json:"nodes"`
 	Integration Integration `json:"integration"`
 	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and the newest where none does.
-	Trainer build.Trainer `json:"trainer"`
+	Trainer string `json:"trainer"`
 	// Kubernetes is the version of the control plane. Unset means the one that runs already, and
 	// the one that Kueue is built with where none does.
-	Kubernetes build.Kubernetes `json:"kubernetes"`
+	Kubernetes string `json:"kubernetes"`
 	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
 	// as Kueue is shipped, which is one.
 	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
@@ -65,6 +66,12 @@ func (s Settings) Validate() error {
 	if !slices.Contains([]Integration{External, InTree, Both}, s.Integration) {
 		return fmt.Errorf("INTEGRATION=%s: must be %s, %s or %s", s.Integration, External, InTree, Both)
 	}
+	if s.Trainer != "" && !slices.Contains(build.Trainers, s.Trainer) {
+		return fmt.Errorf("TRAINER=%s: must be one of %s", s.Trainer, strings.Join(build.Trainers, ", "))
+	}
+	if s.Kubernetes != "" && !slices.Contains(build.KubernetesVersions, s.Kubernetes) {
+		return fmt.Errorf("KUBERNETES=%s: must be one of %s", s.Kubernetes, strings.Join(build.KubernetesVersions, ", "))
+	}
 	if s.InTreeWorkers < 0 {
 		return fmt.Errorf("IN_TREE_WORKERS=%d: must be 0, for Kueue's default, or more", s.InTreeWorkers)
 	}
@@ -72,7 +79,7 @@ func (s Settings) Validate() error {
 }
 
 func (s Settings) String() string {
-	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s KUBERNETES=%s IN_TREE_WORKERS=%d", s.Nodes, s.Integration, s.Trainer.Name, s.Kubernetes.Name, s.InTreeWorkers)
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s KUBERNETES=%s IN_TREE_WORKERS=%d", s.Nodes, s.Integration, s.Trainer, s.Kubernetes, s.InTreeWorkers)
 }
 
 // Cluster is a local cluster, running or not.
@@ -86,7 +93,7 @@ type Cluster struct {
 	Out   io.Writer
 
 	state State
-	mu    sync.Mutex // guards state and Out: components start in parallel
+	mu    sync.Mutex // guards state: components start in parallel
 }
 
 // New returns the cluster in dir, with what an earlier up left there.
@@ -116,11 +123,7 @@ func (c *Cluster) certDir(name string) string             { return c.path("certs
 func (c *Cluster) certFile(name string) string            { return filepath.Join(c.certDir(name), "tls.crt") }
 func (c *Cluster) keyFile(name string) string             { return filepath.Join(c.certDir(name), "tls.key") }
 
-func (c *Cluster) say(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fmt.Fprintf(c.Out, format+"\n", args...)
-}
+func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
 const (
 	stateFile = "state.json"
@@ -131,15 +134,8 @@ const (
 type State struct {
 	Settings Settings `json:"settings"`
 	// Ports by "component/purpose". They stay the same over restarts, since other components were told.
-	Ports     map[string]int     `json:"ports"`
-	Processes map[string]Process `json:"processes"`
-}
-
-// Process is a component's process.
-type Process struct {
-	process.Process
-	// Binary is the hash of the program where we want to notice a new one.
-	Binary string `json:"binary,omitempty"`
+	Ports     map[string]int             `json:"ports"`
+	Processes map[string]process.Process `json:"processes"`
 }
 
 func (s State) exists() bool { return s.Ports != nil }
@@ -147,7 +143,7 @@ func (s State) exists() bool { return s.Ports != nil }
 // readState starts with the newest Trainer and the default version: the choice where there is no
 // cluster, or one that says nothing of it.
 func readState(path string) (State, error) {
-	state := State{Settings: Settings{Trainer: build.DefaultTrainer(), Kubernetes: build.DefaultKubernetes()}}
+	state := State{Settings: Settings{Trainer: build.DefaultTrainer, Kubernetes: build.DefaultKubernetes}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil
@@ -175,14 +171,14 @@ func (c *Cluster) writeState() error {
 }
 
 // record writes down a started process before anything else happens to it.
-func (c *Cluster) record(name string, p Process) error {
+func (c *Cluster) record(name string, p process.Process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Processes[name] = p
 	return c.writeState()
 }
 
-func (c *Cluster) process(name string) Process {
+func (c *Cluster) process(name string) process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Processes[name]

@@ -36,18 +36,15 @@ type component struct {
 	tier tier
 	// ports it listens on, by purpose; the first is shown by status.
 	ports []string
-	// groups of its user. A component without any does not call the API server.
+	// groups of its user.
 	groups []string
-	// serving is whether it needs a certificate, and the names besides loopback's that this must be valid for.
-	serving      bool
+	// servingNames are those besides loopback's that its certificate, if it serves by TLS, must be valid for.
 	servingNames []string
 	// config makes config/NAME.yaml, if there is one.
 	config    func(context.Context, *Cluster) ([]byte, error)
 	configMap configMap
 	args      func(*Cluster) []string
 	probes    []probe
-	// watchBinary makes an up restart the component when its program has changed.
-	watchBinary bool
 }
 
 // probe is a request to one of a component's ports. One with a path has to be answered by 200; one without
@@ -107,12 +104,10 @@ func (c *Cluster) spec(comp component) process.Spec {
 	// Home is ours so that nobody's ~/.kube or ~/.kwok is read.
 	env := []string{"HOME=" + c.Dir}
 	if comp.tier == managers {
-		env = append(env, "KUBECONFIG="+c.componentKubeconfig(comp.name))
+		// Trainer looks for its certificate below the directory for temporary files: its configuration cannot say where.
+		env = append(env, "KUBECONFIG="+c.componentKubeconfig(comp.name), "TMPDIR="+c.certDir(comp.name))
 	} else {
 		env = append(env, seldomCollects...)
-	}
-	if comp.name == trainer.name {
-		env = append(env, "TMPDIR="+c.certDir(comp.name))
 	}
 	argv := append([]string{c.binary(comp)}, comp.args(c)...)
 	return process.Spec{Argv: argv, Env: env, Log: c.logFile(comp.name)}
@@ -130,64 +125,62 @@ const (
 	inTreeKind        = "TrainJob.trainer.kubeflow.org"
 )
 
-// trainerCertDir is where Trainer looks for its certificate below $TMPDIR, since its configuration cannot say.
-const trainerCertDir = "k8s-webhook-server/serving-certs"
-
 var (
-	jobset  = manager(component{name: build.JobSetManager, config: jobsetConfig, watchBinary: true}, "jobset-system")
-	trainer = manager(component{name: build.TrainerManager, config: trainerConfig, watchBinary: true}, "kubeflow-system")
-	kueue   = manager(component{name: "kueue", config: kueueConfig, configMap: kueueConfigMap,
-		servingNames: []string{"kueue-webhook-service.kueue-system.svc"}}, "kueue-system", "--zap-log-level=2")
-	kueueTrainer = manager(component{name: build.KueueTrainer, config: kueueTrainerConfig, configMap: kueueTrainerConfigMap,
-		watchBinary: true}, "kueue-trainer-system")
+	jobset = manager(component{name: build.JobSetManager}, "jobset-system", configureJobSet,
+		build.JobSetModule, "config/components/manager/controller_manager_config.yaml")
+	trainer = manager(component{name: build.TrainerManager}, "kubeflow-system", configureTrainer,
+		build.TrainerModule, "manifests/base/manager/controller_manager_config.yaml")
+	kueue = manager(component{name: "kueue", configMap: kueueConfigMap, servingNames: []string{"kueue-webhook-service.kueue-system.svc"}},
+		"kueue-system", configureKueue, build.KueueModule, "config/components/manager/controller_manager_config.yaml", "--zap-log-level=2")
+	kueueTrainer = manager(component{name: build.KueueTrainer, configMap: kueueTrainerConfigMap},
+		"kueue-trainer-system", configureKueueTrainer, "", "")
 )
 
-// manager is a controller manager with webhooks that reads config/NAME.yaml.
-func manager(comp component, namespace string, args ...string) component {
+// manager is a controller manager with webhooks that reads config/NAME.yaml: what is shipped in a file of a module, with
+// changes.
+func manager(comp component, namespace string, change func(*Cluster, fields), module, file string, args ...string) component {
 	comp.tier = managers
 	comp.ports = []string{"health", "metrics", "webhook"}
 	// The groups of its ServiceAccount: the API server's flow control treats it as it would in a pod.
 	comp.groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
-	comp.serving = true
+	comp.config = func(ctx context.Context, c *Cluster) ([]byte, error) {
+		config, err := c.shippedConfig(ctx, module, file)
+		if err != nil {
+			return nil, err
+		}
+		config.listen(c, comp.name)
+		change(c, config)
+		return yaml.Marshal(config)
+	}
 	comp.args = func(c *Cluster) []string { return append([]string{"--config=" + c.configFile(comp.name)}, args...) }
 	comp.probes = []probe{{"http", "health", "/healthz"}, {"http", "health", "/readyz"}, {"https", "webhook", ""}}
 	return comp
 }
 
-// kueueConfig keeps Kueue's own certificate management on: without it Kueue wants certificates for its metrics in /etc.
+// configureKueue keeps Kueue's own certificate management on: without it Kueue wants certificates for its metrics in /etc.
 // It finds everything in place and valid, see kueueSecret, so it has nothing to do.
-func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, build.KueueModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
-		if !c.state.Settings.Integration.inTree() {
-			if err := ExternalTrainJobs(config); err != nil {
-				return err
-			}
-		}
-		if c.state.Settings.Dispatches {
-			dispatch(config, c.state.Settings.Integration)
-		}
-		// The visibility server has a fixed port and a certificate directory at the root of the file system.
-		config.set(map[string]any{"VisibilityOnDemand": false}, "featureGates")
-		if workers := c.state.Settings.InTreeWorkers; workers > 0 {
-			config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
-		}
-		config.set(true, "internalCertManagement", "enable")
-		config.set(c.certDir("kueue"), "webhook", "certDir")
-		config.listen(c, "kueue")
-		return nil
-	})
+func configureKueue(c *Cluster, config fields) {
+	if !c.state.Settings.Integration.inTree() {
+		ExternalTrainJobs(config)
+	}
+	if c.state.Settings.Dispatches {
+		dispatch(config, c.state.Settings.Integration)
+	}
+	// The visibility server has a fixed port and a certificate directory at the root of the file system.
+	config.set(map[string]any{"VisibilityOnDemand": false}, "featureGates")
+	if workers := c.state.Settings.InTreeWorkers; workers > 0 {
+		config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
+	}
+	config.set(true, "internalCertManagement", "enable")
+	config.set(c.certDir("kueue"), "webhook", "certDir")
 }
 
 // ExternalTrainJobs tells a configuration of Kueue that TrainJobs are managed outside, as docs/install.md has it:
 // nobody queues JobSets of his own.
-func ExternalTrainJobs(config map[string]any) error {
-	frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
-	if err != nil {
-		return err
-	}
-	frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework || f == jobSetFramework })
-	fields(config).set([]any{externalFramework}, "integrations", "externalFrameworks")
-	return unstructured.SetNestedStringSlice(config, frameworks, "integrations", "frameworks")
+func ExternalTrainJobs(config fields) {
+	frameworks, _, _ := unstructured.NestedSlice(config, "integrations", "frameworks")
+	config.set(slices.DeleteFunc(frameworks, func(f any) bool { return f == inTreeFramework || f == jobSetFramework }), "integrations", "frameworks")
+	config.set([]any{externalFramework}, "integrations", "externalFrameworks")
 }
 
 // dispatch sets Kueue up as the manager of a fleet. It watches every kind that it could hand to
@@ -205,31 +198,23 @@ func dispatch(config fields, integration Integration) {
 	config.set("10s", "multiKueue", "workerLostTimeout")
 }
 
-func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, build.JobSetModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
-		config.set(false, "internalCertManagement", "enable")
-		config.set(c.certDir("jobset"), "webhook", "certDir")
-		config.set(c.certDir("jobset"), "metrics", "certDir")
-		config.listen(c, "jobset")
-		return nil
-	})
+func configureJobSet(c *Cluster, config fields) {
+	config.set(false, "internalCertManagement", "enable")
+	config.set(c.certDir("jobset"), "webhook", "certDir")
+	config.set(c.certDir("jobset"), "metrics", "certDir")
 }
 
-func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, build.TrainerModule, "manifests/base/manager/controller_manager_config.yaml", func(config fields) error {
-		config.set(false, "certManagement", "enable")
-		config.set(false, "metrics", "secureServing")
-		config.listen(c, "trainer")
-		return nil
-	})
+func configureTrainer(_ *Cluster, config fields) {
+	config.set(false, "certManagement", "enable")
+	config.set(false, "metrics", "secureServing")
 }
 
-func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
-	config := fields{"apiVersion": "config.kueue-trainer.dev/v1alpha1", "kind": "Configuration"}
+func configureKueueTrainer(c *Cluster, config fields) {
+	config.set("config.kueue-trainer.dev/v1alpha1", "apiVersion")
+	config.set("Configuration", "kind")
 	config.set(false, "internalCertManagement", "enable")
 	config.set(true, "metrics", "pprof")
 	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")
-	config.listen(c, build.KueueTrainer)
 	// On, so that the permissions for it are proven.
 	for field, value := range map[string]any{
 		"leaderElect": true, "leaseDuration": lease.String(), "renewDeadline": (lease * 5 / 6).String(), "retryPeriod": (lease / 6).String(),
@@ -241,7 +226,6 @@ func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 		"resources":   []any{"example.com/*"},
 		"tolerations": []any{map[string]any{"key": "example.com/npu", "operator": "Exists", "effect": "NoSchedule"}},
 	}}, "tolerationRules")
-	return yaml.Marshal(config)
 }
 
 // fields is a configuration of any of the managers. They all follow the same shape.
@@ -263,22 +247,22 @@ func (f fields) listen(c *Cluster, name string) {
 	f.set(false, "leaderElection", "leaderElect")
 }
 
-func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string, change func(fields) error) ([]byte, error) {
+// shippedConfig reads a configuration that a project ships; this one ships none.
+func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string) (fields, error) {
+	config := fields{}
+	if modulePath == "" {
+		return config, nil
+	}
 	module, err := c.module(ctx, modulePath)
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(module.Dir, file)
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(filepath.Join(module.Dir, file))
+	if err == nil {
+		err = yaml.Unmarshal(content, &config)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s of %s: %w", file, modulePath, err)
 	}
-	config := fields{}
-	if err := yaml.Unmarshal(content, &config); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := change(config); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return yaml.Marshal(config)
+	return config, nil
 }

@@ -3,8 +3,8 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -89,11 +89,11 @@ func (c *Cluster) ensure(ctx context.Context, comp component) error {
 	if !p.Alive() {
 		return c.start(ctx, comp)
 	}
-	hash, err := c.watchedHash(comp)
+	same, err := c.isProgramOf(comp, p)
 	if err != nil {
 		return err
 	}
-	if hash == p.Binary {
+	if same {
 		return c.waitHealthy(ctx, comp)
 	}
 	c.say("%-24s has a new binary: restarting", comp.name)
@@ -108,15 +108,11 @@ func (c *Cluster) start(ctx context.Context, comp component) error {
 	if err := c.readConfigMap(ctx, comp); err != nil {
 		return err
 	}
-	hash, err := c.watchedHash(comp)
-	if err != nil {
-		return err
-	}
 	p, err := process.Start(c.spec(comp))
 	if err != nil {
 		return err
 	}
-	if err := c.record(comp.name, Process{Process: p, Binary: hash}); err != nil {
+	if err := c.record(comp.name, p); err != nil {
 		return err
 	}
 	if err := c.waitHealthy(ctx, comp); err != nil {
@@ -169,13 +165,18 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return err
 }
 
-// watchedHash identifies a program by its content: the go command also touches programs that have not changed.
-func (c *Cluster) watchedHash(comp component) (string, error) {
-	if !comp.watchBinary {
-		return "", nil
+// isProgramOf reports whether a process runs the program that a component has now, by its content: the go command also
+// replaces programs that have not changed.
+func (c *Cluster) isProgramOf(comp component, p process.Process) (bool, error) {
+	path := fmt.Sprintf("/proc/%d/exe", p.PID)
+	running, _ := os.Stat(path) // Nothing, where it has just ended.
+	there, err := os.Stat(c.binary(comp))
+	if err != nil || os.SameFile(running, there) {
+		return true, err
 	}
-	content, err := os.ReadFile(c.binary(comp))
-	return fmt.Sprintf("%x", sha256.Sum256(content)), err
+	runs, _ := os.ReadFile(path)
+	has, err := os.ReadFile(c.binary(comp))
+	return bytes.Equal(runs, has), err
 }
 
 // change prepares a running cluster for other settings. What it stops, up starts again,
@@ -188,7 +189,7 @@ func (c *Cluster) change(ctx context.Context, settings Settings) error {
 	}
 	if c.state.Settings.Trainer != settings.Trainer {
 		// Its controllers have other binaries then, and are restarted when everything else of them is in place.
-		c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, settings.Trainer.Name)
+		c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer, settings.Trainer)
 	}
 	c.state.Settings = settings
 	return c.writeState()
@@ -217,7 +218,7 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) error {
 	if err := api.ApplyAll(ctx, crds); err != nil {
 		return err
 	}
-	c.say("CRDs of Trainer %s installed", c.state.Settings.Trainer.Name)
+	c.say("CRDs of Trainer %s installed", c.state.Settings.Trainer)
 	return nil
 }
 

@@ -52,7 +52,6 @@ var apiServer = component{
 	name:         "kube-apiserver",
 	tier:         api,
 	ports:        []string{"secure"},
-	serving:      true,
 	servingNames: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 	config:       func(context.Context, *Cluster) ([]byte, error) { return auditPolicy, nil },
 	args: func(c *Cluster) []string {
@@ -119,11 +118,10 @@ var controllers = []string{
 }
 
 var controllerManager = component{
-	name:    "kube-controller-manager",
-	tier:    core,
-	ports:   []string{"secure"},
-	groups:  []string{mastersGroup},
-	serving: true,
+	name:   "kube-controller-manager",
+	tier:   core,
+	ports:  []string{"secure"},
+	groups: []string{mastersGroup},
 	args: func(c *Cluster) []string {
 		return append(c.secureServing("kube-controller-manager"),
 			"--kubeconfig="+c.componentKubeconfig("kube-controller-manager"),
@@ -139,11 +137,9 @@ var controllerManager = component{
 }
 
 var scheduler = component{
-	name:    "kube-scheduler",
-	tier:    core,
-	ports:   []string{"secure"},
-	groups:  []string{},
-	serving: true,
+	name:  "kube-scheduler",
+	tier:  core,
+	ports: []string{"secure"},
 	config: func(_ context.Context, c *Cluster) ([]byte, error) {
 		return yaml.Marshal(map[string]any{
 			"apiVersion":     "kubescheduler.config.k8s.io/v1",

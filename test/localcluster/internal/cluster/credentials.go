@@ -71,9 +71,7 @@ func (c *Cluster) writeCertificates(authority *x509.Certificate, key crypto.Sign
 		pkiutil.WriteCertAndKey(c.path("certs"), "ca", authority, key),
 		pkiutil.WriteKey(c.path("certs"), "service-account", signingKey))
 	for _, comp := range components(Settings{Integration: External}) {
-		if comp.serving {
-			err = errors.Join(err, c.writeServing(authority, key, comp))
-		}
+		err = errors.Join(err, c.writeServing(authority, key, comp))
 	}
 	return err
 }
@@ -85,17 +83,14 @@ func (c *Cluster) writeServing(authority *x509.Certificate, authorityKey crypto.
 	if err != nil {
 		return fmt.Errorf("%s: %w", comp.name, err)
 	}
-	err = pkiutil.WriteCertAndKey(c.certDir(comp.name), "tls", cert, key)
-	if comp.name == trainer.name {
-		// The directory that Trainer looks in is this one seen from below.
-		err = errors.Join(err, pkiutil.WriteCertAndKey(filepath.Join(c.certDir(comp.name), trainerCertDir), "tls", cert, key))
-	}
-	return err
+	// The second is where controller-runtime looks below $TMPDIR, and Trainer knows no other place.
+	return errors.Join(pkiutil.WriteCertAndKey(c.certDir(comp.name), "tls", cert, key),
+		pkiutil.WriteCertAndKey(filepath.Join(c.certDir(comp.name), "k8s-webhook-server", "serving-certs"), "tls", cert, key))
 }
 
-// writeUsers writes who authenticates by which token, one kubeconfig for people, with a context each, and
-// one per component that calls the API server, kueue-trainer always: the API server reads the tokens
-// when it starts. The file for people comes last: it says that all are there.
+// writeUsers writes who authenticates by which token, one kubeconfig for people, with a context each, and one per
+// component, kueue-trainer always: the API server reads the tokens when it starts. The file for people comes last: it
+// says that all are there.
 func (c *Cluster) writeUsers(authority []byte) error {
 	var tokens bytes.Buffer
 	w := csv.NewWriter(&tokens)
@@ -114,9 +109,6 @@ func (c *Cluster) writeUsers(authority []byte) error {
 	add(people, "admin", mastersGroup)
 	var err error
 	for _, comp := range components(Settings{Integration: External}) {
-		if comp.groups == nil {
-			continue
-		}
 		own := clientcmdapi.NewConfig()
 		add(own, comp.name, comp.groups...)
 		err = errors.Join(err, clientcmd.WriteToFile(*own, c.componentKubeconfig(comp.name)))

@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
@@ -35,7 +37,7 @@ type Bundle struct {
 	Name string
 	// Module they come from; empty means this repository.
 	Module string
-	Source manifests.Source
+	types.Kustomization
 	// Program of its Deployment, which a process stands in for here; empty without one.
 	Program string
 	// Adjust changes what cannot be installed as it is shipped.
@@ -45,25 +47,27 @@ type Bundle struct {
 // Shipped are what is installed as its project ships it.
 func Shipped() []Bundle {
 	return []Bundle{
-		{Name: "runtimes", Module: build.TrainerModule, Adjust: manifests.ExplicitRetention, Source: manifests.Source{
+		{Name: "runtimes", Module: build.TrainerModule, Adjust: manifests.ExplicitRetention, Kustomization: types.Kustomization{
 			Resources: []string{"manifests/overlays/runtimes"}}},
 		// The data cache has a runtime, and a ServiceAccount in the namespace of the jobs.
-		{Name: "data-cache", Module: build.TrainerModule, Source: manifests.Source{
-			Namespace: JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
+		{Name: "data-cache", Module: build.TrainerModule, Kustomization: types.Kustomization{
+			Namespace: JobsNamespace, Images: []types.Image{{Name: "ghcr.io/kubeflow/trainer/dataset-initializer"}},
 			Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
 				"manifests/overlays/data-cache/namespace-rbac"}}},
 		// Kueue looks for it when it starts. Nobody here makes nodes for it: people and specs do.
-		{Name: "autoscaler", Module: build.AutoscalerModule, Source: manifests.Source{
+		{Name: "autoscaler", Module: build.AutoscalerModule, Kustomization: types.Kustomization{
 			Resources: []string{"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml"}}},
-		{Name: "kueue", Module: build.KueueModule, Program: "kueue", Source: manifests.Source{
+		{Name: "kueue", Module: build.KueueModule, Program: "kueue", Kustomization: types.Kustomization{
 			Resources: []string{"config/default"}}},
 	}
 }
 
-// Render makes the objects of a bundle from the source of its module, by an overlay in dir.
+// Render makes the objects of a bundle from the source of its module, by an overlay in dir. Its images come without a tag.
 func (b Bundle) Render(module build.Module, dir string) ([]*unstructured.Unstructured, error) {
-	b.Source.Root, b.Source.ImageTag = module.Dir, module.Version
-	objects, err := manifests.Render(b.Source, filepath.Join(dir, b.Name))
+	for i := range b.Images {
+		b.Images[i].NewTag = module.Version
+	}
+	objects, err := manifests.Render(module.Dir, b.Kustomization, filepath.Join(dir, b.Name))
 	if err == nil && b.Adjust != nil {
 		err = b.Adjust(objects)
 	}
@@ -75,10 +79,10 @@ func (b Bundle) Render(module build.Module, dir string) ([]*unstructured.Unstruc
 // need cert-manager; all their generations keep everything in the same places.
 func bundles(settings Settings) []Bundle {
 	all := append(Shipped(),
-		Bundle{Name: build.JobSetManager, Module: build.JobSetModule, Program: build.JobSetManager, Source: manifests.Source{
+		Bundle{Name: build.JobSetManager, Module: build.JobSetModule, Program: build.JobSetManager, Kustomization: types.Kustomization{
 			Namespace: "jobset-system", NamePrefix: "jobset-",
 			Resources: []string{"config/components/crd", "config/components/rbac", "config/components/webhook"}}},
-		Bundle{Name: build.TrainerManager, Module: build.TrainerModule, Program: build.TrainerManager, Source: manifests.Source{
+		Bundle{Name: build.TrainerManager, Module: build.TrainerModule, Program: build.TrainerManager, Kustomization: types.Kustomization{
 			Namespace: "kubeflow-system",
 			Resources: []string{"manifests/base/crds", "manifests/base/rbac", "manifests/base/webhook"}}})
 	if settings.Integration.manager() {
@@ -87,7 +91,7 @@ func bundles(settings Settings) []Bundle {
 	return all
 }
 
-var ourBundle = Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Source: manifests.Source{
+var ourBundle = Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Kustomization: types.Kustomization{
 	Resources: []string{"config/rbac", "config/webhook", "config/policies"}}}
 
 // render makes the objects of all bundles. It needs no cluster and takes a while, so it
@@ -111,7 +115,7 @@ func (c *Cluster) render(ctx context.Context) ([]*unstructured.Unstructured, err
 // OwnObjects are what a cluster for the specs has besides the projects' own manifests: the
 // namespace for jobs, a StorageClass that binds, the permissions of context "user". They come before the scheduler,
 // which waits longer and longer between attempts while it has no permissions.
-func OwnObjects() ([]*unstructured.Unstructured, error) { return manifests.Decode(clusterManifest) }
+func OwnObjects() []*unstructured.Unstructured { return manifests.MustDecode(clusterManifest) }
 
 func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.Unstructured, error) {
 	module, err := build.Module{Dir: c.Builder.Repo}, error(nil)
@@ -134,12 +138,9 @@ func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.U
 }
 
 func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*unstructured.Unstructured) error {
-	secret, err := c.kueueSecret()
-	if err != nil {
-		return err
-	}
-	configs, err := c.configMaps(ctx)
-	if err != nil {
+	secret, errSecret := c.kueueSecret()
+	configs, errConfigs := c.configMaps(ctx)
+	if err := errors.Join(errSecret, errConfigs); err != nil {
 		return err
 	}
 	return client.Install(ctx, withNamespaces(append(append(objects, secret), configs...)))

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
 // Build makes the binaries that the settings need.
@@ -33,7 +35,7 @@ func (c *Cluster) Build(ctx context.Context, settings Settings) error {
 }
 
 // Up builds what is out of date and starts what is not running. On a running cluster it is a repair: it also applies
-// the manifests again and restarts kueue-trainer if that has changed. With other settings it also changes to those.
+// the manifests again and restarts what has another program by now. With other settings it also changes to those.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err := c.refuseForeignDir(); err != nil {
 		return err
@@ -67,12 +69,8 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 
 // withDefaults completes settings that were left open with what this cluster has.
 func (c *Cluster) withDefaults(settings Settings) Settings {
-	if settings.Trainer == (build.Trainer{}) {
-		settings.Trainer = c.state.Settings.Trainer
-	}
-	if settings.Kubernetes == (build.Kubernetes{}) {
-		settings.Kubernetes = c.state.Settings.Kubernetes
-	}
+	settings.Trainer = cmp.Or(settings.Trainer, c.state.Settings.Trainer)
+	settings.Kubernetes = cmp.Or(settings.Kubernetes, c.state.Settings.Kubernetes)
 	// Who is up again need not know that this is the manager of a fleet.
 	settings.Dispatches = settings.Dispatches || c.state.Settings.Dispatches
 	return settings
@@ -86,7 +84,7 @@ func (c *Cluster) refuseOtherSettings(settings Settings) error {
 	}
 	if c.state.Settings.Nodes != settings.Nodes || c.state.Settings.InTreeWorkers != settings.InTreeWorkers ||
 		c.state.Settings.Kubernetes != settings.Kubernetes ||
-		settings.Trainer.Compare(c.state.Settings.Trainer) < 0 {
+		slices.Index(build.Trainers, settings.Trainer) < slices.Index(build.Trainers, c.state.Settings.Trainer) {
 		return fmt.Errorf("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)
 	}
@@ -130,11 +128,7 @@ func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Uns
 	if err != nil {
 		return err
 	}
-	own, err := OwnObjects()
-	if err != nil {
-		return err
-	}
-	if err := api.Install(ctx, own); err != nil {
+	if err := api.Install(ctx, OwnObjects()); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -181,7 +175,7 @@ func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 		if err != nil {
 			return err
 		}
-		c.state = State{Settings: settings, Ports: ports, Processes: map[string]Process{}}
+		c.state = State{Settings: settings, Ports: ports, Processes: map[string]process.Process{}}
 		if err := errors.Join(c.writeState(), c.removeOldLogs()); err != nil {
 			return err
 		}

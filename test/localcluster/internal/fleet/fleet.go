@@ -5,7 +5,6 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -15,9 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/onsi/gomega/gexec"
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +27,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kustomize "sigs.k8s.io/kustomize/api/types"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
@@ -66,16 +66,15 @@ func New(repo, dir string, out io.Writer, nodes int, choices ...string) (*Fleet,
 		return nil, err
 	}
 	f := &Fleet{repo: repo, dir: dir, out: out}
-	var writing sync.Mutex
 	for i, name := range names {
-		c, err := cluster.New(repo, filepath.Join(dir, name), &prefixed{&writing, out, name})
+		c, err := cluster.New(repo, filepath.Join(dir, name), gexec.NewPrefixedWriter(fmt.Sprintf("%-8s ", name), out))
 		if err != nil {
 			return nil, err
 		}
 		m := member{Cluster: c, name: name, settings: cluster.Settings{Nodes: nodes, Dispatches: name == Manager}}
 		if len(choices) > 0 {
-			if err := choose(&m.settings, choices[i]); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+			if err := of(name, choose(&m.settings, choices[i])); err != nil {
+				return nil, err
 			}
 		}
 		f.members = append(f.members, m)
@@ -85,13 +84,8 @@ func New(repo, dir string, out io.Writer, nodes int, choices ...string) (*Fleet,
 
 // choose reads INTEGRATION or INTEGRATION:TRAINER.
 func choose(settings *cluster.Settings, text string) error {
-	integration, generation, chosen := strings.Cut(text, ":")
-	settings.Integration = cluster.Integration(integration)
-	if chosen {
-		if err := settings.Trainer.UnmarshalText([]byte(generation)); err != nil {
-			return err
-		}
-	}
+	integration, generation, _ := strings.Cut(text, ":")
+	settings.Integration, settings.Trainer = cluster.Integration(integration), generation
 	return settings.Validate()
 }
 
@@ -101,7 +95,11 @@ func (f *Fleet) Up(ctx context.Context) error {
 	if err := f.build(ctx); err != nil {
 		return err
 	}
-	if err := f.each(ctx, func(ctx context.Context, m member) error { return m.Up(ctx, m.settings) }); err != nil {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, m := range f.members {
+		group.Go(func() error { return of(m.name, m.Up(groupCtx, m.settings)) })
+	}
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	if err := f.connect(ctx); err != nil {
@@ -132,47 +130,20 @@ func (f *Fleet) build(ctx context.Context) error {
 func (f *Fleet) Down(ctx context.Context) error {
 	var failures error
 	for _, m := range f.members {
-		if err := m.Down(ctx); err != nil {
-			failures = errors.Join(failures, fmt.Errorf("%s: %w", m.name, err))
-		}
+		failures = errors.Join(failures, of(m.name, m.Down(ctx)))
 	}
 	return failures
 }
 
-func (f *Fleet) each(ctx context.Context, do func(context.Context, member) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, m := range f.members {
-		group.Go(func() error {
-			if err := do(ctx, m); err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
-			}
-			return nil
-		})
+// of says of which cluster an error is, if there is one.
+func of(name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return group.Wait()
+	return nil
 }
 
 func (f *Fleet) kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
-
-// prefixed says of each line which cluster it is about. A cluster writes whole lines, and those of
-// several go to one writer.
-type prefixed struct {
-	mu     *sync.Mutex
-	to     io.Writer
-	prefix string
-}
-
-// Write implements io.Writer.
-func (w *prefixed) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for line := range bytes.Lines(p) {
-		if _, err := fmt.Fprintf(w.to, "%-8s %s", w.prefix, line); err != nil {
-			return 0, err
-		}
-	}
-	return len(p), nil
-}
 
 const (
 	kueueNamespace = "kueue-system"
@@ -196,7 +167,7 @@ func (f *Fleet) connect(ctx context.Context) error {
 	for _, name := range Workers {
 		secret, err := f.connectWorker(ctx, name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return of(name, err)
 		}
 		if err := api.ApplyAll(ctx, []*unstructured.Unstructured{secret}); err != nil {
 			return err
@@ -244,7 +215,7 @@ func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.U
 }
 
 func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...string) error {
-	objects, err := manifests.Render(manifests.Source{Root: f.repo, Resources: resources}, filepath.Join(f.dir, "manifests"))
+	objects, err := manifests.Render(f.repo, kustomize.Kustomization{Resources: resources}, filepath.Join(f.dir, "manifests"))
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ func (c *Cluster) image(ctx context.Context, component string) (repository, tag 
 }
 
 func program(component string) string {
-	return build.Program(component, build.DefaultKubernetes(), build.DefaultTrainer())
+	return build.Program(component, build.DefaultKubernetes, build.DefaultTrainer)
 }
 
 func (c *Cluster) binary(component string) string {
@@ -202,7 +202,7 @@ func (c *Cluster) binaries() []build.Binary {
 	for component := range files {
 		wanted.Insert(program(component))
 	}
-	all := append(build.All(build.DefaultKubernetes(), build.DefaultTrainer()), build.Binary{Name: payload, Dir: ".", Package: "./test/payload"})
+	all := append(build.All(build.DefaultKubernetes, build.DefaultTrainer), build.Binary{Name: payload, Dir: ".", Package: "./test/payload"})
 	return slices.DeleteFunc(all, func(b build.Binary) bool { return !wanted.Has(b.Name) })
 }
 

@@ -154,13 +154,8 @@ func annotated(obj *unstructured.Unstructured) (*unstructured.Unstructured, erro
 	if err := obj.UnmarshalJSON(content); err != nil {
 		return nil, err
 	}
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[manifestAnnotation] = fmt.Sprintf("%.8x", sha256.Sum256(content))
-	obj.SetAnnotations(annotations)
-	return obj, nil
+	hash := fmt.Sprintf("%.8x", sha256.Sum256(content))
+	return obj, unstructured.SetNestedField(obj.Object, hash, "metadata", "annotations", manifestAnnotation)
 }
 
 // has reports whether live has every field of wanted, and lists of the same length.

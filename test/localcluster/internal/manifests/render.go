@@ -21,27 +21,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Source is a set of shipped manifests.
-type Source struct {
-	Root      string
-	Resources []string
-	// Namespace and NamePrefix are put on everything where the resources, being
-	// bases, leave that to an overlay. Empty means they do not.
-	Namespace  string
-	NamePrefix string
-	// ImageTag is put on images that come without one.
-	ImageTag string
-	Images   []string
-}
-
-// Render writes a small overlay over the source into dir and builds it. The overlay is a file because kustomize has no
-// other way to combine bases, and it stays there for people to look at.
-func Render(src Source, dir string) ([]*unstructured.Unstructured, error) {
-	overlay, err := src.overlay(dir)
+// Render writes a small overlay, whose resources lie below root, into dir and builds it. It is a file because kustomize
+// has no other way to combine bases, and it stays there for people to look at.
+func Render(root string, overlay types.Kustomization, dir string) ([]*unstructured.Unstructured, error) {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		overlay.Resources, err = seenFrom(dir, root, overlay.Resources)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), overlay, 0o644); err != nil {
+	content, err := yaml.Marshal(overlay)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), content, 0o644); err != nil {
 		return nil, err
 	}
 	options := krusty.MakeDefaultOptions()
@@ -49,40 +43,31 @@ func Render(src Source, dir string) ([]*unstructured.Unstructured, error) {
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	built, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
-		return nil, fmt.Errorf("failed to render %s in %s: %w", src.Resources, src.Root, err)
+		return nil, fmt.Errorf("failed to render %s in %s: %w", overlay.Resources, dir, err)
 	}
-	content, err := built.AsYaml()
-	if err != nil {
+	if content, err = built.AsYaml(); err != nil {
 		return nil, err
 	}
 	return Decode(content)
 }
 
-// overlay names the resources relative to dir, since kustomize refuses absolute
-// directories. It compares real paths, so symbolic links are resolved first.
-func (s Source) overlay(dir string) ([]byte, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// seenFrom names resources relative to dir, since kustomize refuses absolute directories. It compares real paths, so
+// symbolic links are resolved first.
+func seenFrom(dir, root string, resources []string) (relative []string, err error) {
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	realDir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return nil, err
-	}
-	k := types.Kustomization{Namespace: s.Namespace, NamePrefix: s.NamePrefix}
-	for _, resource := range s.Resources {
-		path, err := filepath.EvalSymlinks(filepath.Join(s.Root, resource))
+	for _, resource := range resources {
+		path, err := filepath.EvalSymlinks(filepath.Join(root, resource))
 		if err != nil {
 			return nil, fmt.Errorf("manifests are missing: %w", err)
 		}
-		if path, err = filepath.Rel(realDir, path); err != nil {
+		if path, err = filepath.Rel(dir, path); err != nil {
 			return nil, err
 		}
-		k.Resources = append(k.Resources, path)
+		relative = append(relative, path)
 	}
-	for _, image := range s.Images {
-		k.Images = append(k.Images, types.Image{Name: image, NewTag: s.ImageTag})
-	}
-	return yaml.Marshal(k)
+	return relative, nil
 }
 
 // Decode splits a stream of YAML documents into objects.
@@ -102,6 +87,15 @@ func Decode(stream []byte) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, obj)
 		}
 	}
+}
+
+// MustDecode is Decode for manifests that are part of the program.
+func MustDecode(stream []byte) []*unstructured.Unstructured {
+	objects, err := Decode(stream)
+	if err != nil {
+		panic(err)
+	}
+	return objects
 }
 
 // Partition separates the objects of some kinds from the others.

@@ -54,9 +54,7 @@ func Retarget(objects []*unstructured.Unstructured, target Target) ([]*unstructu
 }
 
 func (t Target) rewrite(obj *unstructured.Unstructured) error {
-	annotations := obj.GetAnnotations()
-	delete(annotations, certManagerAnnotation)
-	obj.SetAnnotations(annotations)
+	unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", certManagerAnnotation)
 	switch obj.GetKind() {
 	case clusterBinding, roleBinding:
 		return t.rewriteSubjects(obj)
@@ -73,18 +71,14 @@ func (t Target) rewrite(obj *unstructured.Unstructured) error {
 // rewriteSubjects binds our user to what the manifests give to the manager's
 // ServiceAccount, and not more: groups and users stay.
 func (t Target) rewriteSubjects(obj *unstructured.Unstructured) error {
-	subjects, _, err := unstructured.NestedSlice(obj.Object, "subjects")
-	if err != nil {
-		return err
-	}
-	for i := range subjects {
-		subject, ok := subjects[i].(map[string]any)
-		if !ok || subject["kind"] != rbacv1.ServiceAccountKind {
-			continue
+	subjects, _, err := unstructured.NestedFieldNoCopy(obj.Object, "subjects")
+	list, _ := subjects.([]any)
+	for i := range list {
+		if subject, ok := list[i].(map[string]any); ok && subject["kind"] == rbacv1.ServiceAccountKind {
+			list[i] = map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": t.User}
 		}
-		subjects[i] = map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": t.User}
 	}
-	return unstructured.SetNestedSlice(obj.Object, subjects, "subjects")
+	return err
 }
 
 func (t Target) redirect(value any) (err error) {
@@ -118,20 +112,16 @@ func (t Target) redirect(value any) (err error) {
 // it by Kueue or by hand. An admin has to make the same change when the runtime is created; later it is immutable in
 // the runtime, too.
 func ExplicitRetention(objects []*unstructured.Unstructured) error {
-	path := []string{"spec", "template", "spec", "volumeClaimPolicies"}
 	for _, obj := range objects {
-		policies, found, err := unstructured.NestedSlice(obj.Object, path...)
-		for _, policy := range policies {
-			fields, ok := policy.(map[string]any)
-			if ok && fields["retentionPolicy"] == nil {
-				fields["retentionPolicy"] = map[string]any{"whenDeleted": "Delete"}
-			}
-		}
-		if err == nil && found {
-			err = unstructured.SetNestedSlice(obj.Object, policies, path...)
-		}
+		policies, _, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "template", "spec", "volumeClaimPolicies")
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
+		}
+		list, _ := policies.([]any)
+		for _, policy := range list {
+			if fields, ok := policy.(map[string]any); ok && fields["retentionPolicy"] == nil {
+				fields["retentionPolicy"] = map[string]any{"whenDeleted": "Delete"}
+			}
 		}
 	}
 	return nil

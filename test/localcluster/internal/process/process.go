@@ -38,7 +38,6 @@ type Spec struct {
 type Process struct {
 	Identity
 	Spec
-	Started time.Time `json:"started"`
 }
 
 // Start runs spec in a session of its own, so that neither the end of the launcher
@@ -66,7 +65,7 @@ func Start(spec Spec) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("%s ended at once, see %s: %w", spec.Argv[0], spec.Log, err)
 	}
-	return Process{Identity: id, Spec: spec, Started: time.Now().UTC().Truncate(time.Second)}, nil
+	return Process{id, spec}, nil
 }
 
 // Terminate asks the process to end and kills it when it has not within grace.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package work is what the benchmarks of one cluster and of a fleet share: a queue, and TrainJobs in it.
-// What fails ends the attempt.
-package work
+package main
 
 import (
 	"context"
@@ -22,16 +20,17 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// Site is a namespace whose queue has room for every job, in a cluster that tells who asks it for what.
-type Site struct {
+// room is a namespace whose queue has room for every job, in a cluster that tells who asks it for what. What fails ends
+// the attempt.
+type room struct {
 	*world.World
-	Log *logs.Audit
+	log *logs.Audit
 }
 
-// Open makes a site, and waits until its queue takes jobs. Its flavor is of nodes by two labels, as GPU
+// newRoom makes a namespace, and waits until its queue takes jobs. Its flavor is of nodes by two labels, as GPU
 // pools have them; behind admission checks it names no nodes. The jobs ask for CPUs: nodes have GPUs for
 // a few hundred of them only.
-func Open(ctx context.Context, cluster *world.Cluster, kind string, checks ...string) *Site {
+func newRoom(ctx context.Context, cluster *world.Cluster, kind string, checks ...string) *room {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	g := attempt.Gomega()
@@ -42,21 +41,21 @@ func Open(ctx context.Context, cluster *world.Cluster, kind string, checks ...st
 	w.EventuallyIs(ctx, &corev1.ServiceAccount{}, "default")
 	// Whether a TrainJob is for another cluster is decided by what Kueue knows when it is created.
 	w.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
-	return &Site{w, attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log")))}
+	return &room{w, attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log")))}
 }
 
-// Until waits for a condition.
-func Until(ctx context.Context, every time.Duration, what string, met func() bool) {
+// until waits for a condition.
+func until(ctx context.Context, every time.Duration, what string, met func() bool) {
 	err := wait.PollUntilContextCancel(ctx, every, true, func(context.Context) (bool, error) { return met(), nil })
 	attempt.Succeed(err, "waiting for %s", what)
 }
 
-// StopQueue sets whether the queue admits, holds, or holds and evicts.
-func (s *Site) StopQueue(ctx context.Context, policy kueue.StopPolicy) {
-	s.SetStopPolicy(ctx, kit.ClusterQueue(s.Name("gpus")), policy)
+// stopQueue sets whether the queue admits, holds, or holds and evicts.
+func (r *room) stopQueue(ctx context.Context, policy kueue.StopPolicy) {
+	r.SetStopPolicy(ctx, kit.ClusterQueue(r.Name("gpus")), policy)
 }
 
-// OnePod is a TrainJob of one pod.
-func (s *Site) OnePod(i int, cpu string) *trainer.TrainJob {
-	return s.Job(fmt.Sprintf("job-%04d", i)).Request(corev1.ResourceCPU, cpu).Obj()
+// onePod is a TrainJob of one pod.
+func (r *room) onePod(i int, cpu string) *trainer.TrainJob {
+	return r.Job(fmt.Sprintf("job-%04d", i)).Request(corev1.ResourceCPU, cpu).Obj()
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two workers, with Kueue's
-// generic adapter, which kueue-trainer uses, and with the adapter of the in-tree integration. It prints a table.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,42 +18,38 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
 	fleetDir = ".fleet-bench"
-	// limit ends a measurement that hangs.
-	limit     = 15 * time.Minute
-	lookEvery = 200 * time.Millisecond
+	// fleetLimit ends a measurement that hangs.
+	fleetLimit = 15 * time.Minute
+	// fleetEvery is seldom enough that looking is not what is measured.
+	fleetEvery = 200 * time.Millisecond
 )
 
-// column is one way to run the manager cluster.
-type column struct {
+// fleetColumn is one way to run the manager cluster.
+type fleetColumn struct {
 	title, integration string
 	// clientConnection of Kueue in all clusters; nil is as shipped.
 	clientConnection map[string]any
 }
 
-var columns = []column{
+var fleetColumns = []fleetColumn{
 	{"in-tree adapter", world.InTree, nil},
 	{"generic adapter", world.External, nil},
 	{"generic adapter, Kueue's limits raised", world.External, map[string]any{"qps": 2000, "burst": 4000}},
 }
 
-func main() {
-	jobs := flag.Int("jobs", 100, "number of TrainJobs")
-	flag.Parse()
-	attempt.Main("error: ", func(ctx context.Context) error { return attempt.To(func() { run(ctx, *jobs) }) })
-}
-
-func run(ctx context.Context, jobs int) {
+// measureFleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two workers, with Kueue's
+// generic adapter, which kueue-trainer uses, and with the adapter of the in-tree integration. It prints a table.
+func measureFleet(ctx context.Context, jobs int) {
 	rows := [][]string{{"manager cluster", "given to a worker, TrainJobs a second", "pods run, TrainJobs a second", "requests of Kueue to both workers per TrainJob"}}
-	for _, c := range columns {
-		row, r := []string{c.title}, c.measure(ctx, jobs)
-		for _, value := range []float64{float64(jobs) / r.dispatched.Seconds(), float64(jobs) / r.run.Seconds(), float64(r.requests) / float64(jobs)} {
+	for _, c := range fleetColumns {
+		row := []string{c.title}
+		for _, value := range c.measure(ctx, jobs) {
 			row = append(row, fmt.Sprintf("%.1f", value))
 		}
 		rows = append(rows, row)
@@ -64,29 +57,23 @@ func run(ctx context.Context, jobs int) {
 	fmt.Print("\n", pages.Table(rows...))
 }
 
-// result is what one column took, from the release of the queue.
-type result struct {
-	dispatched, run time.Duration
-	requests        int
-}
-
-func (c column) measure(ctx context.Context, jobs int) (r result) {
+func (c fleetColumn) measure(ctx context.Context, jobs int) (values []float64) {
 	for name, value := range map[string]string{"NODES": "16", "FLEET_MANAGER": c.integration, "FLEET_WORKERS": "external,external"} {
 		attempt.Succeed(os.Setenv(name, value))
 	}
 	undisturbed := context.WithoutCancel(ctx)
 	fleet := attempt.Must(world.StartFleet(undisturbed, filepath.Join(attempt.Must(world.Root()), fleetDir), os.Stdout))
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, fleetLimit)
 	defer cancel()
 	err := attempt.To(func() {
 		c.configure(ctx, fleet)
-		r = dispatch(ctx, fleet, jobs)
+		values = dispatch(ctx, fleet, jobs)
 	})
 	attempt.Succeed(errors.Join(err, fleet.Stop(undisturbed, os.Stdout)), "%s", c.title)
-	return r
+	return values
 }
 
-func (c column) configure(ctx context.Context, fleet *world.Fleet) {
+func (c fleetColumn) configure(ctx context.Context, fleet *world.Fleet) {
 	if c.clientConnection == nil {
 		return
 	}
@@ -95,34 +82,32 @@ func (c column) configure(ctx context.Context, fleet *world.Fleet) {
 	}
 }
 
-// dispatch has TrainJobs wait in the manager cluster, releases them, and waits until all run.
-func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) (r result) {
-	workers := []*work.Site{work.Open(ctx, fleet.Workers[0], "fleet"), work.Open(ctx, fleet.Workers[1], "fleet")}
-	manager := work.Open(ctx, fleet.Manager, "fleet", "workers")
-	manager.StopQueue(ctx, kueue.Hold)
+// dispatch has TrainJobs wait in the manager cluster, releases them, and waits until all run. It returns what a row has.
+func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) []float64 {
+	workers := []*room{newRoom(ctx, fleet.Workers[0], "fleet"), newRoom(ctx, fleet.Workers[1], "fleet")}
+	manager := newRoom(ctx, fleet.Manager, "fleet", "workers")
+	manager.stopQueue(ctx, kueue.Hold)
 	for i := range jobs {
-		attempt.Succeed(manager.Create(ctx, manager.OnePod(i, "10m")))
+		attempt.Succeed(manager.Create(ctx, manager.onePod(i, "10m")))
 	}
-	work.Until(ctx, lookEvery, "Workloads", func() bool { return len(workloads(ctx, manager)) == jobs })
+	until(ctx, fleetEvery, "Workloads", func() bool { return len(workloads(ctx, manager)) == jobs })
 	start := time.Now()
-	manager.StopQueue(ctx, kueue.None)
-	work.Until(ctx, lookEvery, "Workloads in workers", func() bool {
+	manager.stopQueue(ctx, kueue.None)
+	until(ctx, fleetEvery, "Workloads in workers", func() bool {
 		return !slices.ContainsFunc(workloads(ctx, manager), func(wl kueue.Workload) bool { return wl.Status.ClusterName == nil })
 	})
-	r.dispatched = time.Since(start)
-	work.Until(ctx, lookEvery, "running pods", func() bool { return running(ctx, workers[0])+running(ctx, workers[1]) == jobs })
-	r.run = time.Since(start)
-	for _, worker := range workers {
-		r.requests += requestsOfManager(worker)
-	}
-	return r
+	dispatched := time.Since(start)
+	until(ctx, fleetEvery, "running pods", func() bool { return running(ctx, workers[0])+running(ctx, workers[1]) == jobs })
+	run, n := time.Since(start), float64(jobs)
+	requests := requestsOfManager(workers[0]) + requestsOfManager(workers[1])
+	return []float64{n / dispatched.Seconds(), n / run.Seconds(), float64(requests) / n}
 }
 
-func workloads(ctx context.Context, s *work.Site) []kueue.Workload {
+func workloads(ctx context.Context, s *room) []kueue.Workload {
 	return world.All(ctx, attempt.Gomega(), s, &kueue.WorkloadList{}, client.InNamespace(s.Namespace)).Items
 }
 
-func running(ctx context.Context, s *work.Site) (n int) {
+func running(ctx context.Context, s *room) (n int) {
 	pods := world.All(ctx, attempt.Gomega(), s, &corev1.PodList{}, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})
 	for i := range pods.Items {
 		if pods.Items[i].Status.Phase == corev1.PodRunning {
@@ -133,8 +118,8 @@ func running(ctx context.Context, s *work.Site) (n int) {
 }
 
 // requestsOfManager counts what Kueue's manager cluster has asked of a worker.
-func requestsOfManager(worker *work.Site) (n int) {
-	for request, times := range attempt.Must(worker.Log.Count(worker.Namespace)) {
+func requestsOfManager(worker *room) (n int) {
+	for request, times := range attempt.Must(worker.log.Count(worker.Namespace)) {
 		if strings.HasSuffix(request.User, ":multikueue") {
 			n += times
 		}

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fleet plays what several clusters are for, on three local control planes of its own: TrainJobs of one queue
-// spread over two workers, one worker dies, and its job comes back in the other. It prints what the API servers show as
-// it happens, checks that the story came true, and takes the clusters down.
 package main
 
 import (
@@ -23,32 +20,22 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// storyLimit ends a story that hangs; on an idle machine it takes about a minute.
-const storyLimit = 8 * time.Minute
-
-func main() {
-	play.Main(play.Own{
-		Dir: ".fleet-demo", Logs: "*/logs",
-		Settings: map[string]string{"NODES": "8", "FLEET_MANAGER": "external", "FLEET_WORKERS": "external,external"},
-		Play: func(ctx context.Context, dir string) error {
-			fleet, err := world.StartFleet(ctx, dir, os.Stdout)
-			if err != nil {
-				return err
-			}
-			return play.Play(ctx, storyLimit, func(ctx context.Context) { newStory(os.Stdout).play(ctx, fleet) })
-		},
-		Down: func(ctx context.Context, dir string) error { return world.DownFleet(ctx, dir, os.Stdout) },
-	}.Run)
+// playFleet plays with three clusters: TrainJobs of one queue spread over two workers, one worker dies, and its
+// job comes back in the other.
+func playFleet(ctx context.Context, dir string) {
+	fleet := attempt.Must(world.StartFleet(ctx, dir, os.Stdout))
+	s := &fleetStage{states: map[string]string{}, places: map[string][]place{}}
+	s.teller = teller{paint: show.Painter(os.Stdout), width: 6, next: s.next, state: s.state}
+	limited(ctx, func(ctx context.Context) { s.play(ctx, fleet) })
 }
 
 const (
-	// check is the AdmissionCheck of the fleet, which sends jobs to the workers.
-	check = "workers"
+	// fleetCheck is the AdmissionCheck of the fleet, which sends jobs to the workers.
+	fleetCheck = "workers"
 	// gpusOfWorker is the quota of each worker: two jobs of the story.
 	gpusOfWorker = "16"
 )
@@ -97,8 +84,8 @@ const lookEvery = 300 * time.Millisecond
 
 var jobs = []string{"bert", "llama", "resnet"}
 
-type story struct {
-	play.Story
+type fleetStage struct {
+	teller
 	manager site
 	workers []site
 
@@ -113,45 +100,38 @@ type place struct {
 	pod          types.UID
 }
 
-func newStory(out *os.File) *story {
-	s := &story{states: map[string]string{}, places: map[string][]place{}}
-	// A lost worker counts as lost after ten seconds here.
-	s.Story = play.Story{Out: out, Paint: show.Painter(out), StepLimit: 2 * time.Minute, NameWidth: 6, Next: s.next, State: s.state}
-	return s
-}
-
-func (s *story) play(ctx context.Context, fleet *world.Fleet) {
+func (s *fleetStage) play(ctx context.Context, fleet *world.Fleet) {
 	s.set(ctx, fleet)
-	fmt.Fprintf(s.Out, `
+	fmt.Printf(`
 Cluster manager holds the queue of a team and has no nodes; worker1 and worker2 have %s GPUs of
 quota each. Three TrainJobs want 8 GPUs each, which is more than one worker has. Nodes and pods are
 fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, what happens:
 
 `, gpusOfWorker)
-	s.Start = time.Now()
+	s.start = time.Now()
 	for _, name := range jobs {
 		s.manager.Make(ctx, s.manager.Job(name).GPUs("8").Obj())
 	}
-	s.Await(ctx, s.claim("all three run, in both workers", s.spread))
+	s.await(ctx, s.claim("all three run, in both workers", s.spread))
 	lost := s.kill(ctx)
-	s.Await(ctx, s.claim(lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" }))
+	s.await(ctx, s.claim(lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" }))
 	// The other worker is full.
 	s.survivor().Finish(ctx, others(lost)[0], "succeeded")
-	s.Await(ctx, s.claim(lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Cluster.Name }))
+	s.await(ctx, s.claim(lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Cluster.Name }))
 	for _, name := range jobs {
 		s.survivor().Finish(ctx, name, "succeeded")
 	}
-	s.Await(ctx, s.claim("all are complete", s.allComplete))
-	s.verify(ctx, lost)
+	s.await(ctx, s.claim("all are complete", s.allComplete))
+	s.check(ctx, lost)
 }
 
 // set makes the team's queue in every cluster, in the manager's last: it sends jobs to the others.
-func (s *story) set(ctx context.Context, fleet *world.Fleet) {
+func (s *fleetStage) set(ctx context.Context, fleet *world.Fleet) {
 	for _, worker := range fleet.Workers {
 		s.workers = append(s.workers, open(ctx, worker, gpusOfWorker))
 	}
-	s.manager = open(ctx, fleet.Manager, "64", check)
-	ctx, cancel := context.WithTimeout(ctx, s.StepLimit)
+	s.manager = open(ctx, fleet.Manager, "64", fleetCheck)
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
 	for _, at := range append(s.workers, s.manager) {
 		at.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
@@ -159,7 +139,7 @@ func (s *story) set(ctx context.Context, fleet *world.Fleet) {
 }
 
 // kill stops the API server of the worker with one job, and returns that.
-func (s *story) kill(ctx context.Context) (lost string) {
+func (s *fleetStage) kill(ctx context.Context) (lost string) {
 	in := map[string][]string{}
 	for _, name := range jobs {
 		in[s.now(name).worker] = append(in[s.now(name).worker], name)
@@ -167,7 +147,7 @@ func (s *story) kill(ctx context.Context) (lost string) {
 	for _, worker := range s.workers {
 		if name := worker.Cluster.Name; len(in[name]) == 1 {
 			s.dead = name
-			s.tell("", "the API server of %s dies", name)
+			s.say("", "the API server of %s dies", name)
 			attempt.Succeed(worker.Cluster.Control(ctx, "kill", "kube-apiserver", io.Discard))
 			return in[name][0]
 		}
@@ -177,7 +157,7 @@ func (s *story) kill(ctx context.Context) (lost string) {
 }
 
 // next looks at the clusters, after a pause.
-func (s *story) next(ctx context.Context) error {
+func (s *fleetStage) next(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -186,24 +166,19 @@ func (s *story) next(ctx context.Context) error {
 	}
 }
 
-func (s *story) state() string {
+func (s *fleetStage) state() string {
 	return fmt.Sprintf(" the jobs: %v, their places: %v", s.states, s.places)
 }
 
-func (s *story) claim(text string, is func() bool) play.Claim {
-	return play.Claim{Text: text, Check: func() error {
-		if !is() {
-			return fmt.Errorf("their places: %v", s.places)
-		}
-		return nil
-	}}
+func (s *fleetStage) claim(text string, is func() bool) claim {
+	return claimed(text, is, func() string { return fmt.Sprintf("their places: %v", s.places) })
 }
 
-func (s *story) look(ctx context.Context) {
+func (s *fleetStage) look(ctx context.Context) {
 	for _, name := range jobs {
 		if state := s.manager.state(ctx, name); state != s.states[name] {
 			s.states[name] = state
-			s.tell(name, "%s", state)
+			s.say(name, "%s", state)
 		}
 		if s.states[name] == trainer.TrainJobFailed {
 			attempt.Fail("a TrainJob failed")
@@ -214,20 +189,20 @@ func (s *story) look(ctx context.Context) {
 			}
 			if at, runs := worker.running(ctx, name); runs && at != s.now(name) {
 				s.places[name] = append(s.places[name], at)
-				s.tell(name, "runs on node %s of %s", at.node, at.worker)
+				s.say(name, "runs on node %s of %s", at.node, at.worker)
 			}
 		}
 	}
 }
 
-func (s *story) now(job string) place {
+func (s *fleetStage) now(job string) place {
 	if places := s.places[job]; len(places) > 0 {
 		return places[len(places)-1]
 	}
 	return place{}
 }
 
-func (s *story) spread() bool {
+func (s *fleetStage) spread() bool {
 	workers := sets.New[string]()
 	for _, name := range jobs {
 		workers.Insert(s.now(name).worker)
@@ -235,7 +210,7 @@ func (s *story) spread() bool {
 	return len(workers) == len(s.workers) && !workers.Has("")
 }
 
-func (s *story) survivor() site {
+func (s *fleetStage) survivor() site {
 	return s.workers[slices.IndexFunc(s.workers, func(w site) bool { return w.Cluster.Name != s.dead })]
 }
 
@@ -243,19 +218,19 @@ func others(job string) []string {
 	return slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == job })
 }
 
-func (s *story) allComplete() bool {
+func (s *fleetStage) allComplete() bool {
 	return !slices.ContainsFunc(jobs, func(name string) bool { return s.states[name] != trainer.TrainJobComplete })
 }
 
-func (s *story) tell(job, format string, args ...any) {
-	s.Tell(time.Now(), job, play.Plain, format, args...)
+func (s *fleetStage) say(job, format string, args ...any) {
+	s.tell(time.Now(), job, plain, fmt.Sprintf(format, args...))
 }
 
-// verify checks what the story claims, on what was seen of it.
-func (s *story) verify(ctx context.Context, lost string) {
+// check checks what the story claims, on what was seen of it.
+func (s *fleetStage) check(ctx context.Context, lost string) {
 	survivor := s.survivor().Cluster.Name
-	fmt.Fprintln(s.Out)
-	s.Verify(
+	fmt.Println()
+	s.verify(
 		s.claim("the other jobs ran once, in "+survivor, func() bool {
 			return !slices.ContainsFunc(others(lost), func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead })
 		}),

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo plays the main job on a local control plane of its own: TrainJobs of two
+// teams under quota on two pools of GPU nodes. It prints what the API server shows as it
+// happens, checks that the story came true, and takes the cluster down. With -kubeconfig it
+// plays on a cluster that is there, such as one of make kind-up, and leaves that as it was.
+// With -fleet it plays what several clusters are for, on three of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+)
+
+const (
+	// storyLimit ends a story that hangs; on an idle machine it takes about a minute.
+	storyLimit = 8 * time.Minute
+	// stepLimit is how long one step may take. A step takes seconds; a busy machine is given time.
+	stepLimit = 2 * time.Minute
+)
+
+func main() {
+	// Libraries have flags of their own in the set of all.
+	flags := flag.NewFlagSet("demo", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", "play on the cluster of this file")
+	fleet := flags.Bool("fleet", false, "play what several clusters are for, on three of its own")
+	_ = flags.Parse(os.Args[1:]) // it exits
+	// What libraries log is not for who watches a play.
+	ctrl.SetLogger(logr.Discard())
+	attempt.Main(show.Painter(os.Stderr).Red("error: "), func(ctx context.Context) {
+		switch {
+		case *fleet:
+			playOnOwn(ctx, ".fleet-demo", "*/logs", playFleet, world.DownFleet)
+		case *kubeconfig != "":
+			s := newStage(attempt.Must(world.Use(*kubeconfig)))
+			playThen(ctx, func() { limited(ctx, s.play) }, s.strike, "")
+		default:
+			playOnOwn(ctx, ".local-demo", "logs", playMainJob, world.Down)
+		}
+	})
+}
+
+func playMainJob(ctx context.Context, dir string) {
+	limited(ctx, newStage(attempt.Must(world.Start(ctx, dir, os.Stdout))).play)
+}
+
+// settings are what the stories' numbers were made for, whatever the caller exported.
+var settings = map[string]string{"NODES": "8", "INTEGRATION": "external", "FLEET_MANAGER": "external", "FLEET_WORKERS": "external,external"}
+
+// playOnOwn plays on clusters that a story has for itself, apart from those of `make local-up` and the specs. They
+// are in dir, and their logs in a directory of that. It makes sure that no other story of this working copy is at
+// work there, and takes away what a failed start left, too.
+func playOnOwn(
+	ctx context.Context, dir, logs string, play func(ctx context.Context, dir string), down func(ctx context.Context, dir string, progress io.Writer) error,
+) {
+	logs = filepath.Join(dir, logs)
+	dir = filepath.Join(attempt.Must(world.Root()), dir)
+	lock := attempt.Must(attempt.Lock(dir))
+	defer lock.Close()
+	for name, value := range settings {
+		attempt.Succeed(os.Setenv(name, value))
+	}
+	hint := fmt.Sprintf("\nThe logs are in %s: look at kueue-trainer.log and kueue.log first", logs)
+	playThen(ctx, func() { play(ctx, dir) }, func(ctx context.Context) error {
+		fmt.Println()
+		return down(ctx, dir, os.Stdout)
+	}, hint)
+}
+
+// playThen plays, and then deletes what was made for that, be it interrupted or not. A hint comes after the error.
+func playThen(ctx context.Context, play func(), end func(context.Context) error, hint string) {
+	err := attempt.To(play)
+	switch {
+	// Ctrl-C comes before the errors that it leads to.
+	case ctx.Err() != nil:
+		err = errors.New("interrupted")
+	case err != nil:
+		err = fmt.Errorf("%w%s", err, hint)
+	}
+	attempt.Succeed(errors.Join(err, end(context.WithoutCancel(ctx))))
+}
+
+// limited plays a story until it is over, which it has to be in time.
+func limited(ctx context.Context, story func(context.Context)) {
+	ctx, cancel := context.WithTimeoutCause(ctx, storyLimit, fmt.Errorf("within the story's %s", storyLimit))
+	defer cancel()
+	story(ctx)
+}
+
+// teller tells a story of what is seen of clusters while it is played.
+type teller struct {
+	paint show.Paint
+	// start is the zero of the elapsed times.
+	start time.Time
+	// width is that of the names of those of whom the story tells.
+	width int
+	// next waits for the next thing that is to be seen, and fails where it spoils the story.
+	next func(context.Context) error
+	// state is how far everything is, for a story that stopped.
+	state func() string
+}
+
+// claim is a sentence about the cluster, and how it is checked.
+type claim struct {
+	text string
+	// check says what is otherwise.
+	check func() error
+}
+
+// claimed is one that something is so, with what is said where it is not.
+func claimed(text string, is func() bool, otherwise func() string) claim {
+	return claim{text, func() error {
+		if !is() {
+			return errors.New(otherwise())
+		}
+		return nil
+	}}
+}
+
+// await looks at what comes until all claims hold, and says what does not when that takes too long.
+func (t *teller) await(ctx context.Context, claims ...claim) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepLimit, fmt.Errorf("within %s", stepLimit))
+	defer cancel()
+	for {
+		open := firstUntrue(claims)
+		if open == "" {
+			return
+		}
+		err := t.next(ctx)
+		if ctx.Err() != nil {
+			attempt.Fail("this did not come true %w: %s\nWhat the API server shows:%s", context.Cause(ctx), open, t.state())
+		}
+		attempt.Succeed(err, "the story awaited: %s", open)
+	}
+}
+
+// firstUntrue returns the first claim that does not hold and why, or "".
+func firstUntrue(claims []claim) string {
+	for _, c := range claims {
+		if err := c.check(); err != nil {
+			return fmt.Sprintf("%s (%v)", c.text, err)
+		}
+	}
+	return ""
+}
+
+// verify prints which claims came true, and ends the story where one did not.
+func (t *teller) verify(claims ...claim) {
+	fmt.Println("Checked on what was seen:")
+	var untrue []string
+	for _, c := range claims {
+		mark, text := t.paint.Green("true  "), c.text
+		if err := c.check(); err != nil {
+			mark, text = t.paint.Red("UNTRUE"), fmt.Sprintf("%s: %v", c.text, err)
+			untrue = append(untrue, text)
+		}
+		fmt.Printf("  %s  %s\n", mark, text)
+	}
+	if len(untrue) > 0 {
+		attempt.Fail("the story did not come true:\n  %s", strings.Join(untrue, "\n  "))
+	}
+}
+
+// plain is the colour of most that is told.
+func plain(text string) string { return text }
+
+// tell prints what was seen of somebody.
+func (t *teller) tell(at time.Time, who string, colour func(string) string, text string) {
+	fmt.Printf("%s  %-*s  %s\n", t.paint.Dim(fmt.Sprintf("%6.1fs", at.Sub(t.start).Seconds())), t.width, who, colour(text))
+}
