@@ -295,7 +295,7 @@ func (s *site) looks(ctx context.Context) float64 {
 		attempt.Fail("the metrics of %s: %d: %s", s.manager, status, page)
 	}
 	sum := 0.0
-	attempt.Succeed(world.EachCounter(page, "controller_runtime_reconcile_total", func(has labels.Set, value float64) {
+	attempt.Succeed(world.EachSeries(page, "controller_runtime_reconcile_total", func(has labels.Set, value float64) {
 		if strings.HasPrefix(has["controller"], "trainjob") {
 			sum += value
 		}

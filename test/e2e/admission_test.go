@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -102,7 +101,7 @@ var _ = Describe("The manager's entry", func() {
 	It("comes with a queue, which a TrainJob cannot leave again", core, func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		job := kit.TrainJob(w.Namespace, "wanders").GPUs("1").Obj()
-		job.Spec.Suspend = ptr.To(true)
+		job.Spec.Suspend = new(true)
 		w.Make(ctx, job)
 		Expect(w.TrainJob(ctx, "wanders").Spec.RuntimePatches).To(BeEmpty())
 		w.Edit(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })

@@ -82,14 +82,14 @@ func (w *site) churn(ctx context.Context) (busy int) {
 		case <-ctx.Done():
 			return busy
 		}
-		Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		control(ctx, "kill", cluster.Manager())
 		if running, waiting := w.busy(ctx); running && waiting {
 			busy++
 		}
 		if i%3 == 2 {
-			Expect(cluster.Control(ctx, "restart", others[(i/3)%len(others)], GinkgoWriter)).To(Succeed())
+			control(ctx, "restart", others[(i/3)%len(others)])
 		}
-		Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		control(ctx, "start", cluster.Manager())
 	}
 	return busy
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -60,13 +59,10 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			ContainSubstring("ok       feature gates are alike")))
 	}, SpecTimeout(specTimeout))
 
-	It("tells a user what he may not see", func(ctx context.Context) {
+	It("tells who may not look what he may not see, and not that all is in order", func(ctx context.Context) {
 		stdout, _, code := plugin(ctx, "doctor", "--context", "user", "-o", "wide")
 		Expect(code).To(Equal(exit.Unseen))
 		Expect(stdout).To(ContainSubstring("unseen   a ResourceFlavor made as a dry run (you may not make one): 1 check\n         Kueue answers\n"))
-	}, SpecTimeout(specTimeout))
-
-	It("does not say that all is in order to whom may not look", func(ctx context.Context) {
 		stdout, stderr, code := plugin(ctx, "doctor", "--as", "nobody")
 		Expect(code).To(Equal(exit.Unseen), stdout)
 		Expect(stdout).NotTo(ContainSubstring("In order"))
@@ -85,10 +81,6 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		Entry("ClusterQueueStopped", SpecTimeout(specTimeout), "warning", func(ctx context.Context) string {
 			w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 			return "ClusterQueue " + w.Name("gpus")
-		}),
-		Entry("LocalQueueStopped", SpecTimeout(specTimeout), "warning", func(ctx context.Context) string {
-			w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
-			return "LocalQueue " + w.Namespace + "/queue"
 		}),
 		Entry("FlavorWithoutNodes", SpecTimeout(specTimeout), "warning", func(ctx context.Context) string {
 			w.PatchJSON(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.Name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
@@ -110,7 +102,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}),
 		Entry("WebhookPolicy", SpecTimeout(specTimeout), "error", func(ctx context.Context) string {
 			w.changeWebhook(ctx, ourWebhook, func(webhook *admissionregistrationv1.MutatingWebhook) {
-				webhook.FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+				webhook.FailurePolicy = new(admissionregistrationv1.Ignore)
 			})
 			return "MutatingWebhookConfiguration " + ourWebhook
 		}),
@@ -153,7 +145,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		shell(ctx, found.Commands[0])
 		w.eventuallyFinds(ctx, "error", "KueueNotRestarted", ofKueue)
 		// What its second command does where Kueue is a Deployment.
-		Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+		control(ctx, "restart", "kueue")
 		w.eventuallyInOrder(ctx)
 	}, SpecTimeout(specTimeout))
 
@@ -293,11 +285,9 @@ func (w *site) changeWebhook(ctx context.Context, configuration string, change f
 
 // stopComponent stops a process, until start or the spec's end.
 func stopComponent(ctx context.Context, component string) (start func(context.Context)) {
-	start = func(ctx context.Context) {
-		Expect(cluster.Control(ctx, "start", component, GinkgoWriter)).To(Succeed())
-	}
+	start = func(ctx context.Context) { control(ctx, "start", component) }
 	DeferCleanup(start)
-	Expect(cluster.Control(ctx, "stop", component, GinkgoWriter)).To(Succeed())
+	control(ctx, "stop", component)
 	return start
 }
 

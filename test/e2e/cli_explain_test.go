@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -16,7 +15,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -81,22 +79,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 		w.Make(ctx, urgent)
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("tells in one table of all that do not run yet", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.MakePending(ctx, w.Job("waits").GPUs("8"))
-		w.Make(ctx, w.Job("misspelt").Queue("no-such").GPUs("8").Obj())
-		for _, args := range [][]string{{"explain", "-n", w.Namespace}, {"explain", "-A"}} {
-			Eventually(ctx, func(g Gomega) {
-				table := said(ctx, g, args...)
-				g.Expect(table).To(MatchRegexp(`(?m)^%s +misspelt +LocalQueueMissing +names LocalQueue no-such, .* +create it, or label the job with one that exists: queue$`, w.Namespace))
-				g.Expect(table).To(MatchRegexp(`(?m)^%s +waits +QuotaInUse +waits in queue queue .* +wait until others in ClusterQueue`, w.Namespace))
-				g.Expect(table).NotTo(MatchRegexp(`(?m)^%s +runs `, w.Namespace))
-			}).Should(Succeed())
-		}
-		Expect(printed[[]explain.Explanation](ctx, Default, "explain", "-n", w.Namespace)).To(HaveLen(2))
 	}, SpecTimeout(specTimeout))
 
 	It("tells what another priority would bring, and that comes true", func(ctx context.Context) {
@@ -165,27 +147,14 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, since("2.2"), func(ctx context.Context) {
-		blocks := docsCommands("docs/plugin.md#explain")
-		last := len(blocks) - 1
-		DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
-		sentences := map[string]string{
-			"explain -f docs/samples/llm.yaml\n": "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 8 of 32 GPUs are free",
-			"explain llm -n team-a\n":            "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 8 of 32 GPUs are free",
-			"explain vit -n team-a\n":            "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
-		}
-		shell(ctx, blocks[0])
+		steps := docsSteps("docs/plugin.md#explain")
+		last := len(steps) - 1
+		DeferCleanup(cleansUp, steps[last].Commands)
+		shell(ctx, steps[0].Commands)
 		user := pageUser(ctx, "team-a")
-		for _, block := range blocks[1:last] {
-			Eventually(ctx, func(g Gomega) {
-				stdout, stderr, code := runShell(ctx, asUser(user, block))
-				g.Expect(code).To(BeZero(), "%s\n%s", block, stderr)
-				g.Expect(stdout).NotTo(MatchRegexp(`Not seen:.*(pods|workloads|queues|flavors|nodes)`))
-				for command, sentence := range sentences {
-					if strings.Contains(block, command) {
-						g.Expect(stdout).To(ContainSubstring(sentence))
-					}
-				}
-			}).Should(Succeed())
+		for _, step := range steps[1:last] {
+			step.Commands = asUser(user, step.Commands)
+			followsStep(ctx, step)
 		}
 	}, SpecTimeout(specTimeout))
 })
@@ -202,7 +171,7 @@ var _ = It("Forecasts of kubectl trainjob tell when a waiting TrainJob starts, w
 	// Whatever else the cluster has seen of running times, what a trainer says of its own job comes first.
 	runs := w.TrainJob(ctx, "runs")
 	w.ChangeStatus(ctx, runs, func() {
-		runs.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To(int32(time.Hour.Seconds())), LastUpdatedTime: metav1.Now()}
+		runs.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: new(int32(time.Hour.Seconds())), LastUpdatedTime: metav1.Now()}
 	})
 
 	By("explain and list say it alike")

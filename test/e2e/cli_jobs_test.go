@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -19,24 +20,78 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
+var _ = Describe("kubectl trainjob submit", func() {
+	It("makes a TrainJob of flags and stays until its pods run", core, func(ctx context.Context) {
+		w := newPools(ctx, "16", "0")
+		stdout, _, code := plugin(ctx, "submit", "llama", "-n", w.Namespace, "--runtime", "torch-distributed",
+			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--image", "train:1", "--env", "EPOCHS=3",
+			"--label", "team=a", "--annotation", "note=b", "--trainer-args", "--fast", "--watch",
+			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {example.com/mine: "yes"}}}}}}]}}}}`,
+			"--", "torchrun", "train.py")
+		Expect(code).To(BeZero())
+		Expect(stdout).To(MatchRegexp(`(?s)llama created.* submitted .* queued .* quota reserved .* admitted  +flavor h100-.* pods running  +runs with 2 pods`))
+		pods := w.EventuallyRuns(ctx, "llama", 2, onH100)
+		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/mine", "yes"))
+		container := pods[0].Spec.Containers[0]
+		Expect(container.Image).To(Equal("train:1"))
+		Expect(container.Command).To(Equal([]string{"torchrun", "train.py"}))
+		Expect(container.Args).To(Equal([]string{"--fast"}))
+		job := w.TrainJob(ctx, "llama")
+		Expect(job.Labels).To(HaveKeyWithValue("team", "a"))
+		Expect(job.Annotations).To(HaveKeyWithValue("note", "b"))
+	})
+
+	It("warns of a stopped queue, and says in a pipe what the TrainJob waits for", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
+		Expect(complaint(ctx, 0, "submit", "held", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue")).
+			To(ContainSubstring("warning: LocalQueue queue is stopped (stopPolicy: Hold)"))
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
+
+		watching := startPlugin(ctx, "submit", "large", "-n", w.Namespace, "--runtime", "torch-distributed",
+			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
+		Eventually(ctx, watching).Should(gbytes.Say(`waits in queue queue .*flavor h100-\S+: ClusterQueue gpus-\S+ has 8 GPUs at the most`))
+	})
+
+	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		Expect(complaint(ctx, 2, "submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
+			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: extra}]}}}}`)).
+			To(ContainSubstring("the runtime has no replicated job of this name"))
+	})
+
+	It("ends with code 2 when the TrainJob is deactivated while it is watched", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		watching := startPlugin(ctx, "submit", "waits", "-n", w.Namespace, "--runtime", "torch-distributed",
+			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
+		w.EventuallyWorkload(ctx, "waits")
+		w.Activate(ctx, "waits", false)
+		Eventually(ctx, watching).Should(gexec.Exit(2))
+		Expect(string(watching.Err.Contents())).To(ContainSubstring("was taken out of its queue"))
+	})
+
+	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found") })
+		runsPage(ctx, "docs/plugin.md#submit", pageUser(ctx, "jobs"))
+	})
+})
+
 var _ = Describe("kubectl trainjob logs", func() {
 	It("names what there is no log of, and what tells why", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
-
-		fails := func(text string, args ...string) {
-			Expect(complaint(ctx, 1, append([]string{"logs", "-n", w.Namespace}, args...)...)).To(ContainSubstring(text))
+		for args, text := range map[string]string{
+			"waits":               "TrainJob waits has no pods: kubectl trainjob explain -n " + w.Namespace + " waits tells why",
+			"runs -f -p":          "exclude each other",
+			"runs --job launcher": "none of those that --job, --index and --container name",
+			// A fake pod has no kubelet; the error says whose log it is.
+			"runs --job node --index 0": "node-0-0 (pod runs-node-0-0-",
+		} {
+			Expect(complaint(ctx, 1, append([]string{"logs", "-n", w.Namespace}, strings.Fields(args)...)...)).To(ContainSubstring(text))
 		}
-		fails("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
-		fails("there is no TrainJob none", "none")
-		fails("none of those that --job, --index and --container name", "runs", "--job", "launcher")
-		fails("none of those", "runs", "--index", "7")
-		fails("exclude each other", "runs", "-f", "-p")
 		w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-trainjob-viewer-role", "bob"))
 		Expect(complaint(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", "bob")).
 			To(ContainSubstring("ask an admin for the permission to list pods"))
-		// A fake pod has no kubelet; the error says whose log it is.
-		fails("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
 	}, SpecTimeout(specTimeout))
 
 	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {
@@ -100,10 +155,6 @@ var _ = Describe("kubectl trainjob timeline", func() {
 		Expect(t.Spans).To(ContainElements(HaveField("Phase", timeline.Stopping), HaveField("Phase", timeline.Running)))
 		Expect(xml.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "svg")), &struct{}{})).To(Succeed())
 	}, SpecTimeout(specTimeout))
-
-	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/plugin.md#timeline", pageUser(ctx, "jobs"))
-	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("kubectl trainjob usage", func() {
@@ -138,38 +189,14 @@ var _ = Describe("kubectl trainjob usage", func() {
 		Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))
 		Expect(w.usage(ctx, Default, "--by", "user", "--user-label", "example.com/user").Lines[0].User).To(Equal("ann"))
 		Expect(w.usage(ctx, Default).Source).To(Equal("ledger"))
+		Expect(w.usage(ctx, Default, "--since", "1s").Source).To(Equal("cluster"), "the ledger has no bill of a second")
+		Expect(complaint(ctx, exit.Failed, "usage", "--since", "yesterday")).To(ContainSubstring("--since yesterday: give a time such as 12h, 30d or 4w"))
 		stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
 		Expect(code).To(BeZero())
 		Expect(stderr).To(ContainSubstring("when the manager's ledger began"))
 		rows := must(csv.NewReader(strings.NewReader(stdout)).ReadAll())
 		Expect(rows).To(HaveLen(2))
 		Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
-	}, SpecTimeout(specTimeout))
-
-	It("has no 0 for what was used by a run that was evicted, and by a job that is gone", func(ctx context.Context) {
-		w, _ := newRunning(ctx, "llm")
-		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
-		// Times are whole seconds: what has run for less than one may be 0.
-		const twoSeconds = 2 * 8.0 / 3600
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.usage(ctx, g).Lines).To(ConsistOf(HaveField("Running", BeNumerically(">", twoSeconds))))
-		}).Should(Succeed())
-		w.Activate(ctx, "llm", false)
-		w.EventuallyAtTheGate(ctx, "llm")
-		lost := func(g Gomega) { g.Expect(w.usage(ctx, g).Lines).To(ConsistOf(HaveField("Lost", Not(BeZero())))) }
-		Eventually(ctx, lost).Should(Succeed())
-		gone := w.Job("llm").Obj()
-		Expect(w.Delete(ctx, gone)).To(Succeed())
-		w.EventuallyGone(ctx, gone)
-		lost(Default)
-
-		bill := printed[usage.Bill](ctx, Default, "usage", "-n", w.Namespace, "--since", "1s")
-		Expect(bill.Source).To(Equal("cluster"), "the ledger has no bill of a second")
-		Expect(complaint(ctx, exit.Failed, "usage", "--since", "yesterday")).To(ContainSubstring("--since yesterday: give a time such as 12h, 30d or 4w"))
-	}, SpecTimeout(specTimeout))
-
-	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/operate.md#who-used-what", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 

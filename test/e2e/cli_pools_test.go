@@ -104,10 +104,8 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 			borrower, owner := pair[0], pair[1]
 			for _, flavor := range flavors {
 				nodes := world.All(ctx, Default, borrower, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
-				job := borrower.Job("fills-"+flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").
-					PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
-				borrower.Make(ctx, job.Obj())
-				borrower.EventuallyRuns(ctx, "fills-"+flavor.Name, len(nodes.Items), flavor.Spec.NodeLabels)
+				job := borrower.Job("fills-" + flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").NodeSelector(flavor.Spec.NodeLabels)
+				borrower.MakeRunning(ctx, job, len(nodes.Items), flavor.Spec.NodeLabels)
 			}
 			By("giving a node back to " + owner.Namespace)
 			owner.Make(ctx, owner.Job("back").Queue("gpus").GPUs("8").Obj())
@@ -214,8 +212,7 @@ func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructure
 // jobFor makes a job for one flavor: what it asks for is there, and its node selector
 // takes no other.
 func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
-	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
-		PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
+	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").NodeSelector(flavor.Spec.NodeLabels)
 	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
 	Expect(nodes.Items).NotTo(BeEmpty())
 	for resource := range nodes.Items[0].Status.Allocatable {

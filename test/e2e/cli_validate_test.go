@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -134,7 +133,7 @@ func patchOf(podSpec string) string {
 // eventuallyOwnKnown waits until Trainer's webhook has heard of the TrainingRuntime "own".
 func (w *site) eventuallyOwnKnown(ctx context.Context) {
 	probe := kit.TrainJob(w.Namespace, "probe").Runtime("own").Obj()
-	probe.Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
+	probe.Spec.RuntimeRef.Kind = new(trainer.TrainingRuntimeKind)
 	Eventually(ctx, func() error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) }).
 		Should(Or(Succeed(), Not(MatchError(ContainSubstring("must be created before the TrainJob")))))
 }
@@ -172,7 +171,3 @@ func verdictOf(valid bool) int {
 	}
 	return exit.Findings
 }
-
-var _ = It("kubectl trainjob migrate does what its page says", since(world.Trainer22), func(ctx context.Context) {
-	shell(ctx, docsCommands("docs/versions.md#migrate-manifests")...)
-})

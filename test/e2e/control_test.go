@@ -12,7 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -105,7 +104,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		stopComponent(ctx, cluster.Manager())
 		w.removeWebhooks(ctx)
 		suspended := w.Job("suspended").GPUs("8").Obj()
-		suspended.Spec.Suspend = ptr.To(true)
+		suspended.Spec.Suspend = new(true)
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
 		former := w.MakeRunning(ctx, w.Job("started"), 1, nil, suspended)
 
@@ -126,7 +125,7 @@ var _ = It("On a local control plane a preemption writes no error into the manag
 	Expect(w.errorLines()).To(Equal(before))
 }, SpecTimeout(specTimeout))
 
-func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
+func resume(t *trainer.TrainJob) { t.Spec.Suspend = new(false) }
 
 // removeWebhooks deletes the manager's webhook configurations; they are back after the spec, or after Repair.
 func (w *site) removeWebhooks(ctx context.Context) {

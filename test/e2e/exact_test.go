@@ -15,7 +15,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -168,7 +167,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w := newPools(ctx, "8", "0")
 		w.makeQueue(ctx, "other", "a100", "8")
 		w.MakeRunning(ctx, w.Job("moves").GPUs("8"), 1, onH100)
-		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", ptr.To(true) })
+		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", new(true) })
 		w.EventuallyWorkload(ctx, "moves", HaveField("Status.Admission.ClusterQueue", BeEquivalentTo(w.Name("other"))))
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
@@ -184,10 +183,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w.SetQuota(ctx, w.Name("gpus"), "8")
 		w.EventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
 		allow(ctx)
-		for _, pod := range w.EventuallyRuns(ctx, "eager", 1, onH100) {
-			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
-		}
+		exactlyPlaced(w.EventuallyRuns(ctx, "eager", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("keeps no quota for pods that queue by themselves, whatever JobSet their labels name", core, func(ctx context.Context) {

@@ -17,36 +17,25 @@ import (
 )
 
 var _ = Describe("A TrainJob whose admission is gated by others", func() {
-	var w *site
-
-	BeforeEach(func(ctx context.Context) {
-		w = newPools(ctx, "8", "0")
-	})
-
-	It("is admitted when the last of them lets it go", core, func(ctx context.Context) {
+	It("is admitted when the last of them lets it go, and gated by nobody else later", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
 		job := w.Job("llm").GPUs("8").Obj()
 		metav1.SetMetaDataAnnotation(&job.ObjectMeta, constants.AdmissionGatedByAnnotation, "example.com/budget,example.com/data")
 		w.Make(ctx, job)
 		w.eventuallyGatedBy(ctx, "llm", "example.com/budget,example.com/data")
-		w.gatedBy(ctx, "llm", "example.com/data")
+		Expect(w.gatedBy(ctx, "llm", "example.com/data")).To(Succeed())
 		w.eventuallyGatedBy(ctx, "llm", "example.com/data")
 		w.EventuallyAtTheGate(ctx, "llm")
 		Expect(w.Pods(ctx, "llm")).To(BeEmpty())
-		w.gatedBy(ctx, "llm", "")
+		Expect(w.gatedBy(ctx, "llm", "")).To(Succeed())
+		Expect(w.gatedBy(ctx, "llm", "example.com/late")).To(MatchError(ContainSubstring("cannot add admission gate after creation")))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("cannot be gated by anybody else later", func(ctx context.Context) {
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		Expect(w.TryEdit(ctx, "llm", func(t *trainer.TrainJob) {
-			metav1.SetMetaDataAnnotation(&t.ObjectMeta, constants.AdmissionGatedByAnnotation, "example.com/budget")
-		})).To(MatchError(ContainSubstring("cannot add admission gate after creation")))
 	}, SpecTimeout(specTimeout))
 })
 
 // gatedBy says what still gates the admission of a TrainJob.
-func (w *site) gatedBy(ctx context.Context, job, gates string) {
-	w.Edit(ctx, job, func(t *trainer.TrainJob) {
+func (w *site) gatedBy(ctx context.Context, job, gates string) error {
+	return w.TryEdit(ctx, job, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataAnnotation(&t.ObjectMeta, constants.AdmissionGatedByAnnotation, gates)
 	})
 }

@@ -14,7 +14,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -55,11 +54,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.share(ctx, w.member("team", "idle", "16"), w.member("team", "victim", "0"), shares)
 		w.MakeRunning(ctx, w.Job("preempted").Queue("victim").Nodes(2).GPUs("8"), 2, onH100)
 		w.Make(ctx, w.Job("claims").Queue("shares").GPUs("8").Obj())
-		w.eventuallyPreempted(ctx, "preempted", kueue.InCohortFairSharingReason)
-		w.EventuallyRuns(ctx, "claims", 1, onH100)
-		w.EventuallyAtTheGate(ctx, "preempted")
-		w.Finish(ctx, "claims", "succeeded")
-		w.EventuallyRuns(ctx, "preempted", 2, onH100)
+		w.givesWay(ctx, 2, 1, kueue.InCohortFairSharingReason)
 	}, SpecTimeout(specTimeout))
 
 	It("goes before earlier ones of a LocalQueue that has used more", func(ctx context.Context) {
@@ -139,7 +134,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
 		w.countedQueue(ctx, credits, "12")
 		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
-		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(credits, "8"))
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), *quantity("8")))
 		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
 		w.eventuallyKueueSays(ctx, "second", credits)
 		w.ConsistentlyUnbound(ctx, "second")
@@ -156,7 +151,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		for _, pod := range w.EventuallyRuns(ctx, "first", 2, onH100) {
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
-		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(devices, "2"))
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), *quantity("2")))
 		claims := world.All(ctx, Default, w, &resourceapi.ResourceClaimList{}, client.InNamespace(w.Namespace))
 		Expect(claims.Items).To(And(HaveLen(2), HaveEach(HaveField("Status.Allocation", Not(BeNil())))))
 		w.queues(ctx, claiming("second"))
@@ -180,15 +175,8 @@ func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amoun
 }
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.
-func (w *site) charged(ctx context.Context, job string) map[string]string {
-	admission := w.Workload(ctx, job).Status.Admission
-	Expect(admission).NotTo(BeNil())
-	Expect(admission.PodSetAssignments).To(HaveLen(1))
-	usage := map[string]string{}
-	for name, amount := range admission.PodSetAssignments[0].ResourceUsage {
-		usage[string(name)] = amount.String()
-	}
-	return usage
+func (w *site) charged(ctx context.Context, job string) corev1.ResourceList {
+	return w.Workload(ctx, job).Status.Admission.PodSetAssignments[0].ResourceUsage
 }
 
 // deviceNode adds devices of the class to an H100 node, as a driver would, and returns its name.
@@ -220,7 +208,7 @@ func (w *site) deviceNode(ctx context.Context, count int) string {
 func (w *site) claimingRuntime(ctx context.Context) string {
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	pod := kit.RuntimePod(&runtime.Spec)
-	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To("device")}}
+	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: new("device")}}
 	pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
 	w.Make(ctx, runtime, &resourceapi.ResourceClaimTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "device"},

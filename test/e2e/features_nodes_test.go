@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -41,24 +40,20 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		return pods[1], slices.Delete(slices.Clone(pods), 1, 2)
 	}
 
-	It("is closed to it, the pod of that node runs on another one of the same block", func(ctx context.Context) {
+	DescribeTable("is lost, its pod runs on another one of the same block: one that is", func(ctx context.Context, lose func(context.Context, corev1.Pod)) {
 		fails, others := start(ctx, 3, required(blockLabel))
-		w.taint(ctx, fails.Spec.NodeName, corev1.Taint{Key: "example.com/broken", Effect: corev1.TaintEffectNoExecute})
+		lose(ctx, fails)
 		w.eventuallyReplaced(ctx, workloads, fails, others)
-	}, SpecTimeout(specTimeout))
-
-	It("is deleted, its pod runs on another one of the same block", func(ctx context.Context) {
-		fails, others := start(ctx, 3, required(blockLabel))
-		w.loseNode(ctx, fails)
-		w.eventuallyReplaced(ctx, workloads, fails, others)
-	}, SpecTimeout(specTimeout))
-
-	It("is not ready any more, its pod runs on another one of the same block, though nobody ends the old one", func(ctx context.Context) {
-		w.runsOutside("the Job controller makes the next pod while the one on the dead node counts as terminating")
-		fails, others := start(ctx, 3, required(blockLabel))
-		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
-		w.eventuallyReplaced(ctx, workloads, fails, others)
-	}, SpecTimeout(specTimeout))
+	},
+		Entry("closed to it", SpecTimeout(specTimeout), func(ctx context.Context, fails corev1.Pod) {
+			w.taint(ctx, fails.Spec.NodeName, corev1.Taint{Key: "example.com/broken", Effect: corev1.TaintEffectNoExecute})
+		}),
+		Entry("deleted", SpecTimeout(specTimeout), func(ctx context.Context, fails corev1.Pod) { w.loseNode(ctx, fails) }),
+		Entry("not ready any more, though nobody ends the old pod", SpecTimeout(specTimeout), func(ctx context.Context, fails corev1.Pod) {
+			w.runsOutside("the Job controller makes the next pod while the one on the dead node counts as terminating")
+			w.stopKubelet(ctx, fails, corev1.ConditionFalse)
+		}),
+	)
 
 	It("is deleted and its rack has no other, the job is evicted and runs in another rack", func(ctx context.Context) {
 		fails, _ := start(ctx, 2, required(rackLabel))
@@ -97,7 +92,7 @@ var _ = It("With failure recovery a TrainJob comes back from a node that is lost
 	fails := byRank(w.Pods(ctx, "llm"))[1]
 	// kwok goes on with the pods of a node that it had, until its next start.
 	w.PatchJSON(ctx, w.Node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
-	w.control(ctx, "restart", "kwok")
+	control(ctx, "restart", "kwok")
 	w.stopKubelet(ctx, fails, corev1.ConditionUnknown)
 	w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
 	Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil(), "the quota of a job with a pod left")
@@ -110,7 +105,7 @@ var _ = It("With failure recovery a TrainJob comes back from a node that is lost
 
 // briefly tolerates a taint of nodes for a second, where pods do for five minutes otherwise.
 func briefly(key string) corev1.Toleration {
-	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](1)}
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1))}
 }
 
 // eventuallyReplaced waits until job "llm" runs on its other nodes and one more of their

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -45,13 +44,13 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		w.provisioned(ctx)
 	}
 
-	It("has it asked for the pods of all PodSets as they are going to be, and waits", func(ctx context.Context) {
+	It("has it asked for the pods of all PodSets as they are going to be, waits, and has the updates of the request in them, after an eviction those of the next alone", func(ctx context.Context) {
 		cloud(ctx)
 		w.Make(ctx, w.Job("mpi").Runtime("deepspeed-distributed").Nodes(3).GPUs("8").Obj())
-		request := w.eventuallyRequested(ctx, "mpi", "")
-		Expect(request.Spec.PodSets).To(HaveLen(2))
+		first := w.eventuallyRequested(ctx, "mpi", "")
+		Expect(first.Spec.PodSets).To(HaveLen(2))
 		pods := int32(0)
-		for _, ps := range request.Spec.PodSets {
+		for _, ps := range first.Spec.PodSets {
 			pods += ps.Count
 			template := get(ctx, w, &corev1.PodTemplate{}, ps.PodTemplateRef.Name).Template.Spec
 			Expect(template.Tolerations).To(ContainElement(gpuToleration))
@@ -61,12 +60,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		Expect(pods).To(BeEquivalentTo(3))
 		w.EventuallyAtTheGate(ctx, "mpi")
 		Expect(w.Pods(ctx, "mpi")).To(BeEmpty())
-	}, SpecTimeout(specTimeout))
 
-	It("has the updates of the request in the pods of all PodSets, and after an eviction those of the next request alone", func(ctx context.Context) {
-		cloud(ctx)
-		w.Make(ctx, w.Job("mpi").Runtime("deepspeed-distributed").Nodes(3).GPUs("8").Obj())
-		first := w.eventuallyRequested(ctx, "mpi", "")
 		w.answer(ctx, first, "r-0", "Provisioned")
 		w.eventuallyUpdated(ctx, "mpi", 3, first.Name, "r-0")
 
@@ -78,7 +72,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		w.eventuallyUpdated(ctx, "mpi", 3, second.Name, "r-1")
 	}, SpecTimeout(specTimeout))
 
-	It("asks again where the autoscaler failed, and runs by the next request", func(ctx context.Context) {
+	It("asks again where the autoscaler failed, runs by the next request, and is stopped where the capacity is revoked, and told so", func(ctx context.Context) {
 		cloud(ctx)
 		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
 		first := w.eventuallyRequested(ctx, "llm", "")
@@ -88,15 +82,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		Expect(second.Name).NotTo(Equal(first.Name))
 		w.answer(ctx, second, "r-1", "Provisioned")
 		w.eventuallyUpdated(ctx, "llm", 2, second.Name, "r-1")
-	}, SpecTimeout(specTimeout))
-
-	It("is stopped where the capacity is revoked, and told so", func(ctx context.Context) {
-		cloud(ctx)
-		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
-		request := w.eventuallyRequested(ctx, "llm", "")
-		w.answer(ctx, request, "r-0", "Provisioned")
-		w.eventuallyUpdated(ctx, "llm", 2, request.Name, "r-0")
-		w.answer(ctx, request, "r-0", "CapacityRevoked")
+		w.answer(ctx, second, "r-1", "CapacityRevoked")
 		w.EventuallyTold(ctx, "llm", "AdmissionCheckRejected", "CapacityRevoked")
 		w.EventuallyAtTheGate(ctx, "llm")
 		Eventually(ctx, func() *bool { return w.Workload(ctx, "llm").Spec.Active }).Should(HaveValue(BeFalse()))
@@ -151,7 +137,7 @@ func (w *site) provisioned(ctx context.Context) {
 	config.Spec = kueue.ProvisioningRequestConfigSpec{
 		ProvisioningClassName: provisioningClass,
 		ManagedResources:      []corev1.ResourceName{kit.GPU},
-		RetryStrategy:         &kueue.ProvisioningRequestRetryStrategy{BackoffLimitCount: ptr.To[int32](1), BackoffBaseSeconds: ptr.To[int32](1), BackoffMaxSeconds: ptr.To[int32](1)},
+		RetryStrategy:         &kueue.ProvisioningRequestRetryStrategy{BackoffLimitCount: new(int32(1)), BackoffBaseSeconds: new(int32(1)), BackoffMaxSeconds: new(int32(1))},
 		PodSetUpdates: &kueue.ProvisioningRequestPodSetUpdates{NodeSelector: []kueue.ProvisioningRequestPodSetUpdatesNodeSelector{
 			{Key: reservationLabel, ValueFromProvisioningClassDetail: "Reservation"}}},
 	}

@@ -80,11 +80,7 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 		w.runsOn(ctx, "preempted", "victim")
 
 		w.SetQuota(ctx, gpus.Name, "16")
-		w.eventuallyPreempted(ctx, "preempted", kueue.InClusterQueueReason)
-		w.EventuallyRuns(ctx, "claims", 2, onH100)
-		w.EventuallyAtTheGate(ctx, "preempted")
-		w.Finish(ctx, "claims", "succeeded")
-		w.EventuallyRuns(ctx, "preempted", 1, onH100)
+		w.givesWay(ctx, 1, 2, kueue.InClusterQueueReason)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -145,17 +141,22 @@ func (w *site) runsOn(ctx context.Context, job, queue string) {
 	w.MakeRunning(ctx, w.Job(job).Queue(queue).GPUs("8"), 1, onH100)
 }
 
-// preempts has a TrainJob of so many pods come while another runs in LocalQueue victim, which
-// Kueue stops for the reason given; that one waits, and runs again when the first has ended.
+// preempts has a TrainJob of so many pods come while another runs in LocalQueue victim, which gives way.
 func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods int, reason string) {
 	w.runsOn(ctx, "preempted", "victim")
 	w.Make(ctx, claims.Obj())
+	w.givesWay(ctx, 1, pods, reason)
+}
+
+// givesWay waits until Kueue has stopped job "preempted" for job "claims" and the reason given, and expects that it runs
+// again when that has ended.
+func (w *site) givesWay(ctx context.Context, preempted, claims int, reason string) {
 	w.eventuallyPreempted(ctx, "preempted", reason)
-	w.EventuallyRuns(ctx, "claims", pods, onH100)
+	w.EventuallyRuns(ctx, "claims", claims, onH100)
 	w.EventuallyAtTheGate(ctx, "preempted")
 	w.EventuallyPods(ctx, "preempted", 0)
 	w.Finish(ctx, "claims", "succeeded")
-	w.EventuallyRuns(ctx, "preempted", 1, onH100)
+	w.EventuallyRuns(ctx, "preempted", preempted, onH100)
 }
 
 // eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.

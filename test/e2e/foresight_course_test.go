@@ -149,42 +149,43 @@ func (p *passage) from(then *passage, begin time.Time) forecast.Job {
 	return job
 }
 
-// share is how many of some are alike.
-type share struct{ alike, all int }
-
-func (s *share) add(alike bool) bool {
-	s.all++
-	if alike {
-		s.alike++
-	}
-	return alike
-}
-
-func (s *share) join(other share) { s.alike, s.all = s.alike+other.alike, s.all+other.all }
-
-func (s share) of() float64 { return float64(s.alike) / float64(max(1, s.all)) }
-
 // agreement is how much two courses are alike.
 type agreement struct {
-	flavors, order, preempted share
+	// alike and all are numbers by what is compared: flavor, order, and preempted.
+	alike, all map[string]int
 	// stopped is how many were preempted.
 	stopped int
 	// differences are what is not alike, and course all that happened.
 	differences, course []string
 }
 
+func newAgreement() *agreement { return &agreement{alike: map[string]int{}, all: map[string]int{}} }
+
+// add counts what is alike, or notes the difference.
+func (a *agreement) add(of string, alike bool, difference string, args ...any) {
+	if a.all[of]++; alike {
+		a.alike[of]++
+		return
+	}
+	a.differences = append(a.differences, fmt.Sprintf(difference, args...))
+}
+
 // join adds up what two agreements come to.
 func (a *agreement) join(other *agreement) {
-	a.flavors.join(other.flavors)
-	a.order.join(other.order)
-	a.preempted.join(other.preempted)
+	for of := range other.all {
+		a.alike[of], a.all[of] = a.alike[of]+other.alike[of], a.all[of]+other.all[of]
+	}
 	a.stopped += other.stopped
 	a.differences = append(a.differences, other.differences...)
 }
 
+func (a *agreement) share(of string) float64 {
+	return float64(a.alike[of]) / float64(max(1, a.all[of]))
+}
+
 func (a *agreement) String() string {
 	return fmt.Sprintf("%d of %d in the same flavor, %d of %d pairs in the same order, %d of %d preempted or not alike, of which %d were",
-		a.flavors.alike, a.flavors.all, a.order.alike, a.order.all, a.preempted.alike, a.preempted.all, a.stopped)
+		a.alike["flavor"], a.all["flavor"], a.alike["order"], a.all["order"], a.alike["preempted"], a.all["preempted"], a.stopped)
 }
 
 // after is how long after another time one is, as exactly as matters.
@@ -194,7 +195,7 @@ func after(begin, at time.Time) time.Duration { return at.Sub(begin).Round(100 *
 // started first, but for those of about one moment.
 func (c course) compare(other course) *agreement {
 	const moment = 2 * time.Second
-	a := &agreement{}
+	a := newAgreement()
 	names := slices.SortedFunc(maps.Keys(c), func(x, y string) int { return cmp.Compare(c[x].job, c[y].job) })
 	begin := c[names[0]].came
 	for n, name := range names {
@@ -202,19 +203,15 @@ func (c course) compare(other course) *agreement {
 		a.course = append(a.course, fmt.Sprintf("%s of %s, %d pods of %s, priority %d: came %s, ran %s; started %s in %q, simulated %s in %q", p.job, p.workload.Spec.QueueName, p.workload.Spec.PodSets[0].Count,
 			p.workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests.Name(kit.GPU, resource.DecimalSI), ptr.Deref(p.workload.Spec.Priority, 0),
 			after(begin, p.came), after(p.last, p.ended), after(begin, p.first), p.flavor, after(begin, q.first), q.flavor))
-		if !a.flavors.add(p.flavor == q.flavor) {
-			a.differences = append(a.differences, fmt.Sprintf("%s started in %q, and not in %q", p.job, p.flavor, q.flavor))
-		}
+		a.add("flavor", p.flavor == q.flavor, "%s started in %q, and not in %q", p.job, p.flavor, q.flavor)
+		a.add("preempted", p.preempted == q.preempted, "%s was preempted: %t, and not %t", p.job, p.preempted, q.preempted)
 		if p.preempted {
 			a.stopped++
 		}
-		if !a.preempted.add(p.preempted == q.preempted) {
-			a.differences = append(a.differences, fmt.Sprintf("%s was preempted: %t, and not %t", p.job, p.preempted, q.preempted))
-		}
 		for _, next := range names[n+1:] {
 			r, s := c[next], other[next]
-			if gap := r.first.Sub(p.first); gap.Abs() > moment && !a.order.add((gap > 0) == s.first.After(q.first)) {
-				a.differences = append(a.differences, fmt.Sprintf("%s started %s after %s, and not %s", r.job, gap.Round(time.Second), p.job, s.first.Sub(q.first).Round(time.Second)))
+			if gap := r.first.Sub(p.first); gap.Abs() > moment {
+				a.add("order", (gap > 0) == s.first.After(q.first), "%s started %s after %s, and not %s", r.job, gap.Round(time.Second), p.job, s.first.Sub(q.first).Round(time.Second))
 			}
 		}
 	}

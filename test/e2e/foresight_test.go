@@ -17,7 +17,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -57,7 +56,7 @@ var _ = Describe("What Kueue does is what its simulation does under fair sharing
 // compareScenarios has random scenarios run, one after the other. A second decides at times which of two jobs is next, or
 // is preempted: so it is the whole that has to agree.
 func compareScenarios() {
-	var all agreement
+	all := newAgreement()
 	for n := range *foresightScenarios {
 		seed := *foresightSeed + uint64(n)
 		It(fmt.Sprintf("in random scenario %d", seed), long, func(ctx context.Context) {
@@ -65,8 +64,8 @@ func compareScenarios() {
 		}, SpecTimeout(15*time.Minute))
 	}
 	It("in nearly all that happens", long, func() {
-		for what, share := range map[string]share{"flavors": all.flavors, "order": all.order, "preempted": all.preempted} {
-			Expect(share.of()).To(BeNumerically(">=", agrees), "%s: %s\n%s", what, &all, strings.Join(all.differences, "\n"))
+		for _, of := range []string{"flavor", "order", "preempted"} {
+			Expect(all.share(of)).To(BeNumerically(">=", agrees), "%s: %s\n%s", of, all, strings.Join(all.differences, "\n"))
 		}
 	})
 }
@@ -97,7 +96,7 @@ func compareWithSimulation(ctx context.Context, seed uint64) *agreement {
 	was := courseOf(seen)
 	a := was.compare(w.simulate(ctx, was, acts))
 	AddReportEntry("agreement", a.String())
-	GinkgoWriter.Printf("seed %d: %s: %s\n%s\n%s\n", seed, s, a, strings.Join(a.differences, "\n"), strings.Join(a.course, "\n"))
+	GinkgoWriter.Printf("seed %d: %d queues, a topology: %t, %s of %T: %s\n%s\n%s\n", seed, len(s.queues), s.placed, s.policy, s.stopped, a, strings.Join(a.differences, "\n"), strings.Join(a.course, "\n"))
 	return a
 }
 
@@ -109,17 +108,6 @@ type scenery struct {
 	// stopped is a queue that is stopped while jobs come, by a policy; nil where none is.
 	stopped client.Object
 	policy  kueue.StopPolicy
-}
-
-func (s *scenery) String() string {
-	text := fmt.Sprintf("%d queues", len(s.queues))
-	if s.placed {
-		text += ", a topology"
-	}
-	if s.stopped != nil {
-		text += fmt.Sprintf(", %s of a %T", s.policy, s.stopped)
-	}
-	return text
 }
 
 // stops reports whether a Workload is of the queue that is stopped.
@@ -158,14 +146,14 @@ func (w *site) drawClusterQueue(random *rand.Rand, name string) *kueue.ClusterQu
 	cq.Spec.Preemption.WithinClusterQueue = drawn(random, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority)
 	cq.Spec.Preemption.ReclaimWithinCohort = drawn(random, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny, kueue.PreemptionPolicyAny)
 	cq.Spec.FlavorFungibility.WhenCanPreempt = drawn(random, kueue.MayStopSearch, kueue.TryNextFlavor)
-	cq.Spec.FairSharing = &kueue.FairSharing{Weight: ptr.To(resource.MustParse(drawn(random, "1", "2", "500m")))}
+	cq.Spec.FairSharing = &kueue.FairSharing{Weight: new(resource.MustParse(drawn(random, "1", "2", "500m")))}
 	quota := &cq.Spec.ResourceGroups[0].Flavors[0].Resources[0]
-	quota.BorrowingLimit = drawn(random, nil, ptr.To(resource.MustParse("4")))
-	quota.LendingLimit = drawn(random, nil, ptr.To(resource.MustParse("2")))
+	quota.BorrowingLimit = drawn(random, nil, new(resource.MustParse("4")))
+	quota.LendingLimit = drawn(random, nil, new(resource.MustParse("2")))
 	cq.Spec.FlavorFungibility.WhenCanBorrow = drawn(random, kueue.MayStopSearch, kueue.TryNextFlavor)
 	if cq.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		cq.Spec.Preemption.BorrowWithinCohort = drawn(random, nil, &kueue.BorrowWithinCohort{
-			Policy: kueue.BorrowWithinCohortPolicyLowerPriority, MaxPriorityThreshold: drawn(random, nil, ptr.To[int32](0)),
+			Policy: kueue.BorrowWithinCohortPolicyLowerPriority, MaxPriorityThreshold: drawn(random, nil, new(int32(0))),
 		})
 	}
 	return cq
@@ -178,7 +166,7 @@ func (w *site) twoNodes(ctx context.Context) {
 	}
 	w.eventuallyUsable(ctx)
 	flavor := w.Flavor("h100", map[string]string{fabricLabel: w.Suffix})
-	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("nodes")))
+	flavor.Spec.TopologyName = new(kueue.TopologyReference(w.Name("nodes")))
 	w.Make(ctx, kit.Topology(w.Name("nodes"), corev1.LabelHostname), flavor)
 }
 

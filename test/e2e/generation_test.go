@@ -119,7 +119,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 
 		By("starting a job that waited meanwhile")
 		w.Finish(ctx, "ends", "succeeded")
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 
 		By("preempting them, and starting them again")
 		// The new Trainer brings new runtimes: a Workload that was made of the old one is
@@ -131,13 +131,13 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		}
 		w.Finish(ctx, "urgent", "succeeded")
 		for _, job := range []string{"evicted", "waits"} {
-			w.exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
+			exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
 		}
 	}, SpecTimeout(5*time.Minute))
 })
 
 // exactlyPlaced compares pods with what an admission to the first of the pools adds.
-func (w *site) exactlyPlaced(pods []corev1.Pod) {
+func exactlyPlaced(pods []corev1.Pod) {
 	for _, pod := range pods {
 		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
 		Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))

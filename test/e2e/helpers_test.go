@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -51,7 +50,7 @@ func must[T any](value T, err error) T {
 
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
-	list, _, err := unstructured.NestedSlice(get(ctx, w, newTrainJob(), job).Object, fields...)
+	list, _, err := unstructured.NestedSlice(get(ctx, w, world.NewTrainJob(), job).Object, fields...)
 	Expect(err).NotTo(HaveOccurred())
 	return list
 }
@@ -79,7 +78,7 @@ type site struct {
 // failed prints it first.
 func newWorld(ctx context.Context) *site {
 	w := &site{World: world.New(ctx, Default, GinkgoWriter, cluster, "e2e", world.NewSuffix())}
-	w.openLedger(ctx)
+	w.ledger = must(ledger.Watch(ctx, must(dynamic.NewForConfig(cluster.Config)), w.Namespace))
 	DeferCleanup(w.leave)
 	return w
 }
@@ -130,11 +129,6 @@ func (w *site) leave(ctx context.Context) {
 func get[T client.Object](ctx context.Context, w *site, obj T, name string) T {
 	w.Read(ctx, obj, name)
 	return obj
-}
-
-// openLedger watches what the pods of the spec ask for, and what their jobs are charged.
-func (w *site) openLedger(ctx context.Context) {
-	w.ledger = must(ledger.Watch(ctx, must(dynamic.NewForConfig(cluster.Config)), w.Namespace))
 }
 
 // Resources that specs record.
@@ -197,6 +191,13 @@ func (w *site) audit(ctx context.Context) {
 	Expect(result.Violations).To(BeEmpty(), "pods asked for more than their jobs were charged for")
 }
 
+// control does something to components of a local control plane, one after the other.
+func control(ctx context.Context, action string, components ...string) {
+	for _, component := range components {
+		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
+	}
+}
+
 // logOf is the log of a component of a local control plane, or the audit log.
 func logOf(component string) string {
 	return filepath.Join(cluster.LocalDir(), "logs", component+".log")
@@ -230,16 +231,22 @@ func (w *managerWrites) all() []string {
 // refuseManager has the API server refuse what the manager writes into TrainJobs of the
 // spec's namespace, until allow. What users write is not touched.
 func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
+	as := must(cluster.Impersonating("kueue-probe", "system:masters"))
+	probe := kit.TrainJob(w.Namespace, "probe").Obj()
+	probe.Spec.Suspend = new(true)
+	Expect(w.Create(ctx, probe)).To(Succeed())
 	// Kueue's name is in that of both managers, and Kueue itself writes no TrainJob.
 	return w.enforce(ctx, w.policy("no-manager", []string{trainer.GroupVersion.Group}, []string{"trainjobs"},
-		"!request.userInfo.username.contains('kueue')"), w.probeAs(ctx, "kueue-probe"))
+		"!request.userInfo.username.contains('kueue')"), func(ctx context.Context) error {
+		return as.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/probe":"asked"}}}`)), client.DryRunAll)
+	})
 }
 
 // policy is one of the spec's namespace for objects that are made or changed, of which an expression
 // has to be true.
 func (w *site) policy(name string, groups, resources []string, expression string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name)}}
-	policy.Spec.FailurePolicy = ptr.To(admissionregistrationv1.Fail)
+	policy.Spec.FailurePolicy = new(admissionregistrationv1.Fail)
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
@@ -275,15 +282,4 @@ func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.Vali
 	Expect(w.Create(ctx, binding)).To(Succeed())
 	Eventually(ctx, asked).ShouldNot(Succeed())
 	return allow
-}
-
-// probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
-func (w *site) probeAs(ctx context.Context, user string) func(context.Context) error {
-	as := must(cluster.Impersonating(user, "system:masters"))
-	probe := kit.TrainJob(w.Namespace, "probe").Obj()
-	probe.Spec.Suspend = ptr.To(true)
-	Expect(w.Create(ctx, probe)).To(Succeed())
-	return func(ctx context.Context) error {
-		return as.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/probe":"asked"}}}`)), client.DryRunAll)
-	}
 }

@@ -15,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -175,7 +174,7 @@ func covers(queue *kueue.ClusterQueue, name corev1.ResourceName, amount string) 
 // payload makes a TrainJob whose pods run the program of test/payload.
 func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
 	job := w.Job(name)
-	job.Spec.Trainer = &trainer.Trainer{Image: ptr.To("kueue-trainer.test/payload:local"), Command: []string{"/payload"}, Args: args}
+	job.Spec.Trainer = &trainer.Trainer{Image: new("kueue-trainer.test/payload:local"), Command: []string{"/payload"}, Args: args}
 	return job
 }
 

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -46,7 +45,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			To(MatchError(ContainSubstring("set spec.suspend to true")))
 		w.Edit(ctx, "rises", func(t *trainer.TrainJob) {
 			t.Labels[kit.PriorityLabel] = w.Name("high")
-			t.Spec.Suspend = ptr.To(true)
+			t.Spec.Suspend = new(true)
 		})
 		w.EventuallyWorkload(ctx, "rises", HaveField("UID", Not(Equal(before.UID))), HaveField("Spec.Priority", HaveValue(Equal(int32(1000)))))
 		w.EventuallyRuns(ctx, "rises", 1, onH100)
@@ -54,7 +53,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 
 	It("has one that runs start again when its time limit was changed past the webhook", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "limited")
-		job := get(ctx, w, newTrainJob(), "limited")
+		job := get(ctx, w, world.NewTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
 		w.EventuallyWorkload(ctx, "limited", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
 		w.EventuallyRuns(ctx, "limited", 1, onH100)
@@ -64,7 +63,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w, _ := newRunning(ctx, "slow", "4s")
 		// The manager starts it again when its pods are gone, and then refuses the label.
 		Eventually(ctx, func() error {
-			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) }); err != nil {
+			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = new(true) }); err != nil {
 				return err
 			}
 			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
@@ -101,10 +100,10 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			"where all went":        {path: one, value: `"d"`},
 		} {
 			job := kit.TrainJob(w.Namespace, "tested-"+rand.String(5)).Obj()
-			job.Labels, job.Spec.Suspend = tc.labels, ptr.To(true)
+			job.Labels, job.Spec.Suspend = tc.labels, new(true)
 			w.Make(ctx, job)
 			ops := fmt.Sprintf(`[{"op":"test","path":%q,"value":%s},{"op":"add","path":"/spec/suspend","value":false}]`, tc.path, tc.value)
-			err := w.Patch(ctx, get(ctx, w, newTrainJob(), job.Name), client.RawPatch(types.JSONPatchType, []byte(ops)), client.DryRunAll)
+			err := w.Patch(ctx, get(ctx, w, world.NewTrainJob(), job.Name), client.RawPatch(types.JSONPatchType, []byte(ops)), client.DryRunAll)
 			Expect(err == nil).To(Equal(tc.holds), "%s: %v", what, err)
 			Expect(err == nil || apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", what, err)
 		}
@@ -128,7 +127,7 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("far").Queue("later").GPUs("8")
-		job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 		w.Make(ctx, job.Obj())
 		w.EventuallyWorkload(ctx, "far")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "later", w.Name("gpus")))

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,26 +28,13 @@ var _ = Describe("A queued TrainJob", func() {
 	It("is admitted to each flavor in turn and bound to its nodes", core, kindCore, func(ctx context.Context) {
 		w := newPools(ctx, "16", "16")
 		pods := w.MakeRunning(ctx, w.Job("first").Nodes(2).GPUs("8"), 2, onH100)
+		exactlyPlaced(pods)
 		for _, pod := range pods {
-			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
-			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 			Expect(pod.Labels).To(HaveKeyWithValue("kueue.x-k8s.io/podset", "node"))
 			Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", w.Workload(ctx, "first").Name))
 		}
 
 		w.MakeRunning(ctx, w.Job("second").Nodes(2).GPUs("8"), 2, onA100)
-	}, SpecTimeout(specTimeout))
-
-	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
-		w, _ := newRunning(ctx, "running")
-
-		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
-		w.EventuallyAtTheGate(ctx, "waiting")
-		Expect(w.Pods(ctx, "waiting")).To(BeEmpty())
-
-		w.Succeed(ctx, "running")
-		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", core, kindCore, Label("invariant", "exact"), func(ctx context.Context) {
@@ -183,7 +169,7 @@ var _ = It("The admission gate holds the pods of a TrainJob that a user resumes 
 	w := newPools(ctx, "0", "0")
 	// Nothing but the gate is in the way of its pod.
 	w.MakePending(ctx, w.Job("eager").GPUs("8").Tolerate(gpuToleration))
-	w.Edit(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+	w.Edit(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = new(false) })
 	w.ConsistentlyUnbound(ctx, "eager")
 	w.EventuallyAtTheGate(ctx, "eager")
 }, SpecTimeout(specTimeout))

@@ -4,19 +4,18 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("The manager's metrics", Label("metrics"), func() {
@@ -27,18 +26,15 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		token := w.Token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, more ...string) func() float64 {
-			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(more...)) }
-		}
-		counted := func(m metrics.Metric) func() float64 {
-			return func() float64 { return scraped(ctx, token, m.Name+"_count", w.queueLabels()) }
+			return func() float64 { return scraped(ctx, token, m, w.queueLabels(more...)) }
 		}
 
 		w.MakeRunning(ctx, w.Job("patient").Nodes(2).GPUs("8"), 2, onH100)
 		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
-		Eventually(ctx, counted(metrics.StartedUntilReady)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.StartedUntilReady)).Should(Equal(1.0))
 		Expect(told(metrics.Starts, metrics.Kind, metrics.StartFirst)()).To(Equal(1.0))
-		Expect(counted(metrics.AdmittedUntilStarted)()).To(Equal(1.0))
-		Expect(scraped(ctx, token, metrics.WebhookRequests.Name, map[string]string{
+		Expect(told(metrics.AdmittedUntilStarted)()).To(Equal(1.0))
+		Expect(scraped(ctx, token, metrics.WebhookRequests, map[string]string{
 			metrics.Kind: metrics.WebhookMutating, metrics.Operation: "CREATE", metrics.Outcome: metrics.AnswerAllowed, metrics.Reason: "",
 		})).To(BeNumerically(">", 0))
 
@@ -46,19 +42,19 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateQueued)).Should(Equal(1.0))
 		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		Expect(told(metrics.Stops, metrics.Reason, kueue.WorkloadEvictedByPreemption)()).To(Equal(1.0))
-		Expect(counted(metrics.EvictedUntilStopped)()).To(Equal(1.0))
+		Expect(told(metrics.EvictedUntilStopped)()).To(Equal(1.0))
 
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "patient", 2, onH100)
-		Eventually(ctx, counted(metrics.StartedUntilReady)).Should(Equal(3.0))
+		Eventually(ctx, told(metrics.StartedUntilReady)).Should(Equal(3.0))
 		Expect(told(metrics.Starts, metrics.Kind, metrics.StartFirst)()).To(Equal(2.0))
 		Expect(told(metrics.Starts, metrics.Kind, metrics.StartAgain)()).To(Equal(1.0))
 
 		w.Finish(ctx, "patient", "succeeded")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).ShouldNot(MatchRegexp(
 			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs.Name, w.Namespace))
-		Expect(counted(metrics.EvictedUntilStopped)()).To(Equal(1.0))
-		Eventually(ctx, counted(metrics.AdmittedUntilEnded)).Should(Equal(2.0))
+		Expect(told(metrics.EvictedUntilStopped)()).To(Equal(1.0))
+		Eventually(ctx, told(metrics.AdmittedUntilEnded)).Should(Equal(2.0))
 	}, SpecTimeout(specTimeout))
 
 	It("and debug pages are for those alone whom the API server lets get them", core, func(ctx context.Context) {
@@ -98,25 +94,19 @@ func (w *site) queueLabels(more ...string) map[string]string {
 }
 
 // scraped returns the value of a series of the manager's, 0 where there is none.
-func scraped(ctx context.Context, token, name string, labels map[string]string) float64 {
+func scraped(ctx context.Context, token string, metric metrics.Metric, of map[string]string) (value float64) {
 	code, body := answerOf(ctx, "metrics", "/metrics", token)
 	if code != http.StatusOK {
 		// A binding takes a moment to count.
 		return -1
 	}
-	pairs := make([]string, 0, len(labels))
-	for _, label := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, fmt.Sprintf("%s=%q", label, labels[label]))
-	}
-	series := fmt.Sprintf("%s{%s} ", name, strings.Join(pairs, ","))
-	for line := range strings.Lines(body) {
-		if text, ok := strings.CutPrefix(line, series); ok {
-			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			Expect(err).NotTo(HaveOccurred(), line)
-			return value
+	// What has no series yet is not served.
+	_ = world.EachSeries(body, metric.Name, func(has labels.Set, is float64) {
+		if maps.Equal(has, of) {
+			value = is
 		}
-	}
-	return 0
+	})
+	return value
 }
 
 // fetch returns what the manager serves to an admin; an error is an answer too.

@@ -108,7 +108,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.Finish(ctx, "runs", "succeeded")
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("are left to it, and told so, while both are active; nothing stops and all of them run", long, since(world.Trainer22), func(ctx context.Context) {
@@ -190,13 +190,13 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		// The in-tree integration gives no gate, so this one is written by who looks after it.
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
-		w.control(ctx, "stop", "kueue-trainer", "kueue")
+		control(ctx, "stop", "kueue-trainer", "kueue")
 		writes := openManagerWrites()
-		w.control(ctx, "start", "kueue-trainer")
+		control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 		Consistently(ctx, writes.all).Should(BeEmpty())
 
-		w.control(ctx, "start", "kueue")
+		control(ctx, "start", "kueue")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		w.Finish(ctx, "runs", "succeeded")
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
@@ -206,10 +206,3 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))
 })
-
-// control does something to components of a local control plane, one after the other.
-func (w *site) control(ctx context.Context, action string, components ...string) {
-	for _, component := range components {
-		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
-	}
-}

@@ -9,8 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -31,12 +29,9 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 		restartKueueWith(ctx, map[string]any{"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{optedIn: "true"}}}, "kueue")
 	})
 
-	change := func(ctx context.Context, obj client.Object, merged string) error {
-		return w.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(merged)))
-	}
 	// label lets the namespace in, or takes it out.
 	label := func(ctx context.Context, value string) {
-		Expect(change(ctx, kit.Namespace(w.Namespace), `{"metadata":{"labels":{"`+optedIn+`":`+value+`}}}`)).To(Succeed())
+		w.PatchJSON(ctx, kit.Namespace(w.Namespace), `{"metadata":{"labels":{"`+optedIn+`":`+value+`}}}`)
 	}
 	in := func(ctx context.Context) { label(ctx, `"true"`) }
 	out := func(ctx context.Context) { label(ctx, `null`) }
@@ -60,7 +55,7 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 		Expect(w.gates(ctx, "outside")).To(BeEmpty())
 		Expect(workloads(ctx)).To(BeEmpty())
 		By("its user may take the queue away")
-		Expect(change(ctx, w.Job("outside").Obj(), `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)).To(Succeed())
+		w.PatchJSON(ctx, w.Job("outside").Obj(), `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)
 	}, SpecTimeout(specTimeout))
 
 	It("what began outside runs on when its namespace comes in", func(ctx context.Context) {
@@ -86,7 +81,7 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 		Eventually(ctx, entry).WithArguments(ctx, "waits").ShouldNot(ContainSubstring(patch.AdmissionGate))
 		Expect(w.TrainJob(ctx, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
 		By("its user resumes it, and its pods have no gate")
-		Expect(change(ctx, w.Job("waits").Obj(), `{"spec":{"suspend":false}}`)).To(Succeed())
+		w.PatchJSON(ctx, w.Job("waits").Obj(), `{"spec":{"suspend":false}}`)
 		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waits") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
 	}, SpecTimeout(specTimeout))
 

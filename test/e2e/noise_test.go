@@ -35,9 +35,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 		externalOnly("the specs of this group change Kueue's configuration")
 		localOnly("the specs of this group change Kueue's configuration")
 		// Each spec puts the configuration back; the last one's is what Kueue runs with.
-		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-		})
+		DeferCleanup(func(ctx context.Context) { control(ctx, "restart", "kueue") })
 	})
 
 	DescribeTable("come from", func(ctx context.Context, without []string, loggers ...string) {
@@ -83,7 +81,7 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 		"manageJobsWithoutQueueName":   true,
 		"managedJobsNamespaceSelector": metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 	})
-	Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+	control(ctx, "restart", "kueue")
 	w.Pools(ctx, "16", "0")
 	w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 }

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -45,9 +44,9 @@ var _ = Describe("Entries of other managers", Serial, func() {
 	It("may get another time while the TrainJob runs, of which the rules for patches say nothing", since(world.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.TrainJob(w.Namespace, "timed").Obj()
-		job.Spec.RuntimePatches = []trainer.RuntimePatch{{Manager: "example.com/user", Time: ptr.To(metav1.NewTime(time.Unix(1, 0)))}}
+		job.Spec.RuntimePatches = []trainer.RuntimePatch{{Manager: "example.com/user", Time: new(metav1.NewTime(time.Unix(1, 0)))}}
 		w.Make(ctx, job)
-		w.Edit(ctx, "timed", func(t *trainer.TrainJob) { t.Spec.RuntimePatches[0].Time = ptr.To(metav1.NewTime(time.Unix(2, 0))) })
+		w.Edit(ctx, "timed", func(t *trainer.TrainJob) { t.Spec.RuntimePatches[0].Time = new(metav1.NewTime(time.Unix(2, 0))) })
 	}, SpecTimeout(specTimeout))
 })
 
@@ -58,13 +57,13 @@ func (w *site) keepsOthers(ctx context.Context, job, field string, ours func(ent
 	}
 	before := theirs()
 	Expect(before).To(HaveLen(2))
-	w.exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
+	exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
 	Expect(theirs()).To(Equal(before), "after admission")
 	w.Activate(ctx, job, false)
 	w.EventuallyWorkload(ctx, job, HaveField("Status.Admission", BeNil()))
 	Expect(theirs()).To(Equal(before), "after eviction")
 	w.Activate(ctx, job, true)
-	w.exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
+	exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
 	Expect(theirs()).To(Equal(before), "after resumption")
 }
 
@@ -73,7 +72,7 @@ func extendCRD(ctx context.Context) {
 	DeferCleanup(cluster.ExtendCRD, false)
 	Expect(cluster.ExtendCRD(ctx, true)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
-		probe := newTrainJob()
+		probe := world.NewTrainJob()
 		probe.Object["spec"] = map[string]any{
 			"runtimeRef":     map[string]any{"name": "torch-distributed"},
 			"runtimePatches": []any{map[string]any{"manager": "example.com/probe", "future": map[string]any{"kept": true}}},
@@ -109,14 +108,14 @@ var _ = Describe("Overrides of users", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return annotation == patch.Manager
 		})
-		Expect(get(ctx, w, newTrainJob(), "shared").Object).To(HaveKeyWithValue("spec",
+		Expect(get(ctx, w, world.NewTrainJob(), "shared").Object).To(HaveKeyWithValue("spec",
 			HaveKeyWithValue("labels", HaveKeyWithValue("team", "research"))))
 	}, SpecTimeout(specTimeout))
 
 	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		apply := func(team string, opts ...client.ApplyOption) error {
-			job := newTrainJob()
+			job := world.NewTrainJob()
 			Expect(yaml.Unmarshal([]byte(`
 metadata:
   name: applied
@@ -143,7 +142,7 @@ spec:
 		w.EventuallyAtTheGate(ctx, "applied")
 		w.Activate(ctx, "applied", true)
 		for _, pod := range w.EventuallyRuns(ctx, "applied", 1, onH100) {
-			w.exactlyPlaced([]corev1.Pod{pod})
+			exactlyPlaced([]corev1.Pod{pod})
 			Expect(pod.Annotations).To(HaveKeyWithValue("example.com/team", "blue"))
 		}
 	}, SpecTimeout(specTimeout))
@@ -158,7 +157,7 @@ spec:
     metadata: {name: mine, finalizers: [example.com/mine], annotations: {example.com/team: red}}
 `)
 		pods := w.EventuallyRuns(ctx, "ignored", 1, onH100)
-		w.exactlyPlaced(pods)
+		exactlyPlaced(pods)
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/team", "red"))
 	}, SpecTimeout(specTimeout))
 })
@@ -178,12 +177,6 @@ spec:
   runtimeRef: {name: torch-distributed}
   trainer:
     resourcesPerNode: {limits: {nvidia.com/gpu: 8}}`
-}
-
-func newTrainJob() *unstructured.Unstructured {
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-	return obj
 }
 
 // Trainer refuses every change of the list while a job runs: a client that applies its own

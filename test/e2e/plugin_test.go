@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -160,33 +159,14 @@ func eventuallyMay(ctx context.Context, user, namespace string) {
 func docsCommands(page string) []string {
 	var blocks []string
 	for _, step := range docsSteps(page) {
-		blocks = append(blocks, step.commands)
+		blocks = append(blocks, step.Commands)
 	}
 	return blocks
 }
 
-// docsStep is a sh block of a page, and what the text blocks behind it show of its output.
-type docsStep struct{ commands, shown string }
-
 // docsSteps returns the sh blocks of a page, or of one of its sections, in their order.
-func docsSteps(page string) []docsStep {
-	var steps []docsStep
-	fence := ""
-	for line := range strings.Lines(docsText(page)) {
-		mark, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
-		switch {
-		case fence != "" && isFence:
-			fence = ""
-		case isFence:
-			if fence = cmp.Or(mark, "none"); fence == "sh" {
-				steps = append(steps, docsStep{})
-			}
-		case fence == "sh":
-			steps[len(steps)-1].commands += line
-		case fence == "text" && len(steps) > 0:
-			steps[len(steps)-1].shown += line
-		}
-	}
+func docsSteps(page string) []pages.Step {
+	steps := pages.Steps(docsText(page))
 	Expect(steps).NotTo(BeEmpty(), "%s has no sh block", page)
 	return steps
 }

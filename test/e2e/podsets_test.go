@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,8 +87,7 @@ var _ = Describe("PodSets", func() {
 		job := w.Job("limited").GPUs("8")
 		job.Spec.Trainer.ResourcesPerNode.Requests = nil
 		w.MakeRunning(ctx, job, 1, onH100)
-		charged := w.Workload(ctx, "limited").Status.Admission.PodSetAssignments[0].ResourceUsage[kit.GPU]
-		Expect(charged.Value()).To(Equal(int64(8)))
+		Expect(w.charged(ctx, "limited")).To(HaveKeyWithValue(kit.GPU, *quantity("8")))
 	}, SpecTimeout(specTimeout))
 
 	It("are proven for every runtime of the cluster", Serial, func(ctx context.Context) {
@@ -108,8 +106,7 @@ var _ = Describe("PodSets", func() {
 		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfNodes(3))
 		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
 		w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name), 3, onH100, runtime)
-		usage := w.Workload(ctx, "job").Status.Admission.PodSetAssignments[0].ResourceUsage
-		Expect(usage[kit.GPU]).To(Equal(*quantity("12")))
+		Expect(w.charged(ctx, "job")).To(HaveKeyWithValue(kit.GPU, *quantity("12")))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -127,8 +124,7 @@ func (w *site) allPods(ctx context.Context, job string) map[string]map[string]co
 		}
 		g.Expect(w.allStarted(ctx, job)).To(BeTrue(), "seen so far: %v", slices.Collect(maps.Keys(seen)))
 		w.Finish(ctx, job, "succeeded")
-		wl := w.Workload(ctx, job)
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue())
+		g.Expect(w.Workload(ctx, job)).To(world.True(kueue.WorkloadFinished))
 	}).Should(Succeed())
 	return seen
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "mine" that runs by a
@@ -183,13 +184,9 @@ func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.
 
 // podOf is a pod of a replicated job.
 func (s *scene) podOf(ctx context.Context, job, replicatedJob string) *corev1.Pod {
-	for _, pod := range s.Pods(ctx, job) {
-		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == replicatedJob {
-			return &pod
-		}
-	}
-	Fail("no pod of " + job + "'s replicated job " + replicatedJob)
-	return nil
+	pods := world.OfReplicatedJob(s.Pods(ctx, job), replicatedJob)
+	Expect(pods).NotTo(BeEmpty(), "pods of %s's replicated job %s", job, replicatedJob)
+	return &pods[0]
 }
 
 // gatedPod is a pod that says of itself that it waits for quota.

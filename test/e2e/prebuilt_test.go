@@ -31,7 +31,7 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		w.Make(ctx, w.usingPrebuilt("llm", "made-later"))
 		w.EventuallyNotes(ctx, "llm", "PrebuiltWorkloadUnusable").Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.Namespace + ", and the job queues"))
 		w.Make(ctx, wl)
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "llm", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "llm", 1, onH100))
 		Expect(w.Workload(ctx, "llm").Name).To(Equal("made-later"))
 		Expect(w.Workload(ctx, "llm").Spec.PodSets[0].Template.Spec.Tolerations).To(BeEmpty(), "it is not ours to change")
 		w.Succeed(ctx, "llm")

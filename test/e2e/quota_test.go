@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
@@ -41,49 +40,58 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(specTimeout))
 
-	It("where somebody deletes the JobSet of a job that is being evicted", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w, _ := newRunning(ctx, "first", slowly)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 100), w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
-
-		w.EventuallyIs(ctx, &jobsetapi.JobSet{}, "first", HaveField("Spec.Suspend", HaveValue(BeTrue())))
-		w.deleteJobSet(ctx, "first")
-		w.eventuallyFollows(ctx, "next")
-	}, SpecTimeout(specTimeout))
-
-	for _, how := range []client.PropagationPolicy{"Background", "Foreground"} {
-		It(fmt.Sprintf("where somebody deletes the TrainJob (%s)", how), core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-			w, _ := newRunning(ctx, "first", slowly)
+	// The first job has all the quota, and the next one asks for it.
+	deletesFirst := func(how client.PropagationPolicy) func(context.Context, *site) {
+		return func(ctx context.Context, w *site) {
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
-
 			Expect(w.Delete(ctx, w.Job("first").Obj(), how)).To(Succeed())
-			w.eventuallyFollows(ctx, "next")
-		}, SpecTimeout(specTimeout))
+		}
 	}
+	DescribeTable("where", core, Label("invariant", "one-incarnation"), func(ctx context.Context, goes func(context.Context, *site)) {
+		w, _ := newRunning(ctx, "first", slowly)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
+		goes(ctx, w)
+		w.eventuallyFollows(ctx, "next")
+	},
+		Entry("somebody deletes the TrainJob (Background)", SpecTimeout(specTimeout), deletesFirst("Background")),
+		Entry("somebody deletes the TrainJob (Foreground)", SpecTimeout(specTimeout), deletesFirst("Foreground")),
+		Entry("a finalizer keeps the Workload of the deleted TrainJob", SpecTimeout(specTimeout), func(ctx context.Context, w *site) {
+			wl := w.Workload(ctx, "first")
+			w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)
+			DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, wl, dropFinalizers) })
+			deletesFirst("Background")(ctx, w)
+		}),
+		Entry("somebody deletes the JobSet of a job that is being evicted", SpecTimeout(specTimeout), func(ctx context.Context, w *site) {
+			w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
+			w.EventuallyIs(ctx, &jobsetapi.JobSet{}, "first", HaveField("Spec.Suspend", HaveValue(BeTrue())))
+			w.deleteJobSet(ctx, "first")
+		}),
+		// JobSet counts no pods of what is deleted, and Trainer refuses the gate as long as it counts some.
+		Entry("somebody keeps its JobSet, which is deleted in the foreground", long, SpecTimeout(specTimeout), func(ctx context.Context, w *site) {
+			keeper := &corev1.ConfigMap{}
+			keeper.Namespace, keeper.Name, keeper.Finalizers = w.Namespace, "keeper", []string{"example.com/mine"}
+			keeper.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(get(ctx, w, &jobsetapi.JobSet{}, "first"), jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}
+			w.Make(ctx, keeper)
+			DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, keeper, dropFinalizers) })
+			w.deleteJobSet(ctx, "first", inForeground)
+			w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
+			w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
+		}),
+	)
 
 	It("where somebody keeps the deleted TrainJob by a finalizer, and deletes its JobSet", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("first").GPUs("8").EndsAfter(slowly)
 		job.Finalizers = []string{"example.com/mine"}
 		w.MakeRunning(ctx, job, 1, onH100)
-		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, job.Obj(), `{"metadata":{"finalizers":null}}`) })
+		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, job.Obj(), dropFinalizers) })
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		Expect(w.Delete(ctx, job.Obj())).To(Succeed())
 		// In the background Trainer, which has yet to hear of the suspension, would make the next at once.
-		w.deleteJobSet(ctx, "first", client.PropagationPolicy(metav1.DeletePropagationForeground))
+		w.deleteJobSet(ctx, "first", inForeground)
 		w.eventuallyFollows(ctx, "next")
 		Expect(get(ctx, w, &trainer.TrainJob{}, "first").Spec.Suspend).To(HaveValue(BeTrue()))
-	}, SpecTimeout(specTimeout))
-
-	It("where a finalizer keeps the Workload of the deleted TrainJob", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w, _ := newRunning(ctx, "first", slowly)
-		wl := w.Workload(ctx, "first")
-		w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)
-		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":null}}`) })
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-
-		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
-		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
@@ -115,21 +123,6 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(specTimeout))
 
-	// JobSet counts no pods of what is deleted, and Trainer refuses the gate as long as it counts some.
-	It("where somebody keeps its JobSet, which is deleted in the foreground", long, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w, _ := newRunning(ctx, "first", slowly)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
-		keeper := &corev1.ConfigMap{}
-		keeper.Namespace, keeper.Name, keeper.Finalizers = w.Namespace, "keeper", []string{"example.com/mine"}
-		keeper.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(get(ctx, w, &jobsetapi.JobSet{}, "first"), jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}
-		w.Make(ctx, keeper)
-		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, keeper, `{"metadata":{"finalizers":null}}`) })
-		w.deleteJobSet(ctx, "first", client.PropagationPolicy(metav1.DeletePropagationForeground))
-		w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
-		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.eventuallyFollows(ctx, "next")
-	}, SpecTimeout(specTimeout))
-
 	It("where Trainer ends a job at its deadline", since(world.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("first").GPUs("8").EndsAfter(slowly)
@@ -147,7 +140,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		It("by a job that "+end+", whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 			// Long enough that Trainer sees the end: it would run the job again otherwise.
 			w, _ := newRunningOf(ctx, "first", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
-				spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](5)
+				spec.Template.Spec.TTLSecondsAfterFinished = new(int32(5))
 			})
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
@@ -174,7 +167,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 		w.deleteJobSet(ctx, "first")
 		w.eventuallyOtherJobSet(ctx, "first", made)
-		w.Edit(ctx, "first", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+		w.Edit(ctx, "first", func(t *trainer.TrainJob) { t.Spec.Suspend = new(false) })
 		w.EventuallyTold(ctx, "first", "HasEnded", "delete it and create it again")
 		w.ConsistentlyUnbound(ctx, "first")
 		w.EventuallyAtTheGate(ctx, "first")
@@ -184,7 +177,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		w := newWorld(ctx)
 		runtime := w.runtimeWithChief(ctx)
 		chief := &runtime.Spec.Template.Spec.ReplicatedJobs[1]
-		chief.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
+		chief.Template.Spec.TTLSecondsAfterFinished = new(int32(1))
 		chief.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("8")
 		w.Pools(ctx, "16", "0")
 		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 2, onH100, runtime)
@@ -359,7 +352,7 @@ func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob stri
 		probes++
 		probe := w.Job(fmt.Sprintf("probe-%d", probes)).Runtime(runtime).Obj()
 		delete(probe.Labels, kit.QueueLabel)
-		probe.Spec.Suspend = ptr.To(true)
+		probe.Spec.Suspend = new(true)
 		w.Make(ctx, probe)
 		var js jobsetapi.JobSet
 		Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(probe), &js) }).Should(Succeed())

@@ -46,7 +46,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		Expect(scaleManager(ctx, 0)).To(BeEmpty())
 		w.emptyAuthority(ctx)
 		for _, pod := range scaleManager(ctx, 2) {
-			Expect(conditionOf(&pod, corev1.PodReady).Status).To(Equal(corev1.ConditionTrue), pod.Name)
+			Expect(pod).To(world.True(string(corev1.PodReady)), pod.Name)
 			Expect(pod.Status.ContainerStatuses[0].RestartCount).To(BeZero(), pod.Name)
 		}
 		// As soon as kube-proxy knows the new pods.
@@ -163,20 +163,9 @@ func managerPods(ctx context.Context, n int) []corev1.Pod {
 		g.Expect(cluster.Client.List(ctx, &pods, client.InNamespace(config.Namespace),
 			client.MatchingLabels{"app.kubernetes.io/name": "kueue-trainer"})).To(Succeed())
 		g.Expect(pods.Items).To(HaveLen(n))
-		for i := range pods.Items {
-			g.Expect(conditionOf(&pods.Items[i], corev1.PodReady).Status).To(Equal(corev1.ConditionTrue), pods.Items[i].Name)
-		}
+		g.Expect(pods.Items).To(HaveEach(world.True(string(corev1.PodReady))))
 	}).Should(Succeed())
 	return pods.Items
-}
-
-func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == of {
-			return condition
-		}
-	}
-	return corev1.PodCondition{}
 }
 
 func patchManager(ctx context.Context, patch string) {
@@ -194,7 +183,7 @@ func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
 // rollout restart does, and waits until it is done.
 func restartManager(ctx context.Context) {
 	if cluster.Local() {
-		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		control(ctx, "restart", cluster.Manager())
 		return
 	}
 	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano)))

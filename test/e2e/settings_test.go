@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,7 +99,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			Eventually(ctx, func(g Gomega) {
 				wl := w.Workload(ctx, "stuck")
 				g.Expect(wl.Status.RequeueState).To(HaveField("Count", HaveValue(BeEquivalentTo(1))))
-				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue(), "admitted again")
+				g.Expect(wl).To(world.True(kueue.WorkloadAdmitted), "admitted again")
 			}).Should(Succeed())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
 			Eventually(ctx, func() *bool { return w.Workload(ctx, "stuck").Spec.Active }).Should(HaveValue(BeFalse()), "when its pods are gone")
@@ -150,10 +149,7 @@ func (w *site) eventuallyReady(ctx context.Context, job, reason string) {
 // consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
 func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
 	Consistently(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)).To(BeNil())
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue())
+		g.Expect(w.Workload(ctx, job)).To(And(world.True(kueue.WorkloadAdmitted), Not(HaveField("Status.Conditions", ContainElement(HaveField("Type", kueue.WorkloadEvicted))))))
 	}, readyTimeout+5*time.Second, time.Second).Should(Succeed())
 }
 

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -136,7 +135,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 
 	// gaveBack waits until "refused" has made room for "waits", and told why.
 	gaveBack := func(ctx context.Context, why string) {
-		w.EventuallyRuns(ctx, "waits", 1, onH100)
+		w.MakeRunning(ctx, w.Job("waits").GPUs("4"), 1, onH100)
 		w.EventuallyNotes(ctx, "refused", "CannotStart").Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("queues again in"), ContainSubstring(why))))
 		w.EventuallyAtTheGate(ctx, "refused")
 		Expect(w.Pods(ctx, "refused")).To(BeEmpty())
@@ -145,26 +144,23 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, long, func(ctx context.Context) {
 		limit := w.limit(ctx, requestedGPUs, "4")
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
-		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "exceeded quota: limit")
 
 		w.Finish(ctx, "waits", "succeeded")
 		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
 		Expect(w.Delete(ctx, limit)).To(Succeed())
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, long, func(ctx context.Context) {
 		w.limit(ctx, requestedGPUs, "4")
 		w.MakeAdmitted(ctx, w.Job("refused").Nodes(2).GPUs("4"))
-		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
 	}, SpecTimeout(specTimeout))
 
 	It("again after its pods are gone gives its quota back", core, func(ctx context.Context) {
 		pods := w.MakeRunning(ctx, w.Job("refused").GPUs("8"), 1, onH100)
 		w.limit(ctx, requestedGPUs, "4")
-		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		Expect(w.Delete(ctx, &pods[0])).To(Succeed())
 		gaveBack(ctx, "exceeded quota: limit")
 	}, SpecTimeout(specTimeout))
@@ -172,7 +168,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
 		w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
-		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		// Before 2.3, the JobSet is deleted, for a runtime that may have been edited, and is missing then.
 		gaveBack(ctx, "JobSet refused: ")
 		Expect(w.EventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring("refused by the spec")))
@@ -180,10 +175,9 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 
 	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, long, func(ctx context.Context) {
 		probe := kit.ChildJob(jobSetNamed(w.Namespace, "refused"), "probe")
-		probe.OwnerReferences, probe.Spec = nil, batchv1.JobSpec{Suspend: ptr.To(true), Template: anyPod()}
+		probe.OwnerReferences, probe.Spec = nil, batchv1.JobSpec{Suspend: new(true), Template: anyPod()}
 		allow := w.refuse(ctx, probe, "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
-		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
 		why := "refused by the spec"
 		if trainerOf(ctx) < world.Trainer22 {
@@ -195,7 +189,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 		allow(ctx)
 		w.Finish(ctx, "waits", "succeeded")
 		w.Touch(ctx, "refused")
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("because its JobSet may not be made does not queue, and does when it may", core, long, func(ctx context.Context) {
@@ -209,7 +203,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 		w.Finish(ctx, "waits", "succeeded")
 		// Trainer tries again at once then, and later by itself.
 		w.Touch(ctx, "refused")
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("because nobody makes its pods says so, gives its quota back later, and starts when somebody does", func(ctx context.Context) {
@@ -221,7 +215,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 		w.EventuallyNotes(ctx, "refused", "CannotStart").Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("no event says why"))))
 		Eventually(ctx, w.Workload).WithArguments(ctx, "refused").Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
 		start(ctx)
-		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
+		exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 })
 

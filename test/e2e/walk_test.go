@@ -123,7 +123,7 @@ func (k *walk) remove(ctx context.Context, slot int, name string) string {
 }
 
 func (k *walk) create(ctx context.Context, name string) string {
-	queue, nodes, priority := k.pick("one", "two"), int32(1+k.random.IntN(2)), k.pick("low", "high")
+	queue, nodes, priority := drawn(k.random, "one", "two"), int32(1+k.random.IntN(2)), drawn(k.random, "low", "high")
 	job := kit.TrainJob(k.Namespace, name).Queue(queue).Priority(k.Name(priority)).Runtime(k.runtime).Nodes(nodes).GPUs("8")
 	Expect(k.Create(ctx, job.Obj())).To(Succeed())
 	return fmt.Sprintf("created %s: %d nodes, queue %s, priority %s", name, nodes, queue, priority)
@@ -133,11 +133,11 @@ func (k *walk) create(ctx context.Context, name string) string {
 func (k *walk) stepWaiting(ctx context.Context, name string) string {
 	switch k.random.IntN(6) {
 	case 0:
-		queue := k.pick("one", "two")
+		queue := drawn(k.random, "one", "two")
 		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = queue })
 		return fmt.Sprintf("moved %s to queue %s", name, queue)
 	case 1:
-		key := k.pick("mine-a", "mine-b")
+		key := drawn(k.random, "mine-a", "mine-b")
 		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches = withUserPatch(t.Spec.RuntimePatches, &trainer.PodSpecPatch{Tolerations: []corev1.Toleration{tolerate(key)}})
 		})
@@ -146,7 +146,7 @@ func (k *walk) stepWaiting(ctx context.Context, name string) string {
 		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
 		return "resumed " + name + " by hand"
 	case 3:
-		priority := k.pick("low", "high")
+		priority := drawn(k.random, "low", "high")
 		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = k.Name(priority) })
 		return fmt.Sprintf("gave %s priority %s", name, priority)
 	}
@@ -194,8 +194,6 @@ func (k *walk) updateWaiting(ctx context.Context, name string, change func(*trai
 	}
 }
 
-func (k *walk) pick(values ...string) string { return values[k.random.IntN(len(values))] }
-
 const walker = "example.com/walker"
 
 // withUserPatch replaces the walker's entry, in front of all others.
@@ -236,7 +234,7 @@ func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int
 	pods := k.Pods(ctx, job.Name)
 	switch {
 	case finished(job):
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "%s is finished, its Workload is not", job.Name)
+		g.Expect(wl).To(world.True(kueue.WorkloadFinished), "%s is finished, its Workload is not", job.Name)
 		return 0
 	case !workload.IsAdmitted(wl) || !ptr.Deref(wl.Spec.Active, true):
 		g.Expect(pods).To(BeEmpty(), "pods of %s without quota", job.Name)

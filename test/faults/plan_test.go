@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -276,8 +275,7 @@ func setQueue(queue string) hook { return set(queue, "metadata", "labels", kit.Q
 
 // edit changes TrainJob low as its user, without Go types that could lose a field.
 func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) error) error {
-	job := &unstructured.Unstructured{}
-	job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+	job := world.NewTrainJob()
 	job.SetNamespace(r.Namespace)
 	job.SetName(low)
 	var wrong error

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -56,26 +56,21 @@ func (r *report) add(done *run) {
 	}
 }
 
-// String returns the table: a line per family, and what was violated how often.
+// String returns the table, in Markdown: a line per family, and what was violated how often.
 func (r *report) String() string {
-	families := sets.KeySet(r.counts).Delete(total)
-	var out strings.Builder
-	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "FAMILY (%s)\t%s\tVIOLATIONS\n", r.integration, strings.Join(columns, "\t"))
-	for _, family := range append(sets.List(families), total) {
-		counts := r.counts[family]
-		line := []string{family}
+	rows := [][]string{slices.Concat([]string{"family (" + r.integration + ")"}, columns, []string{"violations"})}
+	for _, family := range append(sets.List(sets.KeySet(r.counts).Delete(total)), total) {
+		counts, row := r.counts[family], []string{family}
 		for _, column := range columns {
-			line = append(line, strconv.Itoa(counts[column]))
+			row = append(row, strconv.Itoa(counts[column]))
 		}
 		var violations []string
 		for _, oracle := range sets.List(sets.KeySet(counts).Delete(columns...)) {
 			violations = append(violations, fmt.Sprintf("%s %d", oracle, counts[oracle]))
 		}
-		fmt.Fprintln(table, strings.Join(append(line, strings.Join(violations, ", ")), "\t"))
+		rows = append(rows, append(row, strings.Join(violations, ", ")))
 	}
-	_ = table.Flush()
-	return out.String()
+	return pages.Table(rows...)
 }
 
 // writeKind is what writes are counted by: the same change of the same job.

@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,8 +47,7 @@ var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, fun
 			s.Make(ctx, kit.Priority(s.Name("high"), 1000))
 		}
 		for _, worker := range w.workers() {
-			worker.Make(ctx, worker.job("low").Obj())
-			Eventually(ctx, func() []corev1.Pod { return worker.Pods(ctx, "low") }).Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
+			worker.MakeRunning(ctx, worker.job("low"), 1, nil)
 		}
 		w.manager.Make(ctx, w.manager.job("urgent").Priority(w.manager.Name("high")).Obj())
 		var preempted, left *site

@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -20,7 +20,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -37,35 +37,20 @@ func (s *site) unschedulable(name string) *kit.TrainJobBuilder {
 	return s.job(name).NodeSelector(map[string]string{"example.com/nowhere": "true"})
 }
 
-// makeStranger makes a TrainJob of this cluster that takes all the spec's GPUs.
-func (s *site) makeStranger(ctx context.Context, job *kit.TrainJobBuilder) {
-	s.Make(ctx, job.Obj())
-	s.EventuallyPods(ctx, job.Name, 1)
-}
-
-// viewer is a user who sees all of the spec's namespace, in this cluster alone.
-func (s *site) viewer(ctx context.Context) string {
-	user := "viewer-" + s.Suffix
-	for _, role := range []string{"view", "kueue-batch-user-role"} {
-		s.Make(ctx, kit.RoleBinding(s.Namespace, role, user))
-	}
-	return user
-}
-
 func unmarshal[T any](text string) T {
 	var into T
 	Expect(json.Unmarshal([]byte(text), &into)).To(Succeed(), text)
 	return into
 }
 
-// explained is what is said of TrainJob llm to who has all contexts.
-func (w *sites) explained(ctx context.Context) string {
-	return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
-}
+// One TrainJob serves all specs, of which the last ends it.
+var _ = Describe("kubectl trainjob about a TrainJob in another cluster", Ordered, ContinueOnFailure, func() {
+	var w *sites
+	var pod corev1.Pod
 
-var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", func() {
-	It("tells what its pods do there", core, func(ctx context.Context) {
-		w, _ := newRunning(ctx)
+	BeforeAll(func(ctx context.Context) { w, pod = newRunning(ctx) }, NodeTimeout(specTimeout))
+
+	It("explains what its pods do there", core, func(ctx context.Context) {
 		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		Expect(got.State.Phase).To(Equal(explain.Running))
 		Expect(got.State.Message).To(HavePrefix("is in worker cluster worker1, where it runs with 1 pod in queue queue"))
@@ -76,65 +61,90 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 			And(HaveField("Flavor", w.worker1.Name("gpus")), HaveField("Assigned", true))))))
 	}, SpecTimeout(specTimeout))
 
-	It("tells why its pods do not run there, and where to look", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.unschedulable("llm").Obj())
-		Eventually(ctx, w.explained).WithArguments(ctx).Should(And(
-			MatchRegexp(`is in worker cluster worker1, where it was started .*1 pod of Job llm-node-0: Unschedulable`),
-			ContainSubstring("What helps: in cluster worker1 (--context worker1): "),
-			MatchRegexp(`(?m)^ +1 pod +Pending +Unschedulable: `)))
-	}, SpecTimeout(specTimeout))
-
 	It("finds the worker by the context that is given", func(ctx context.Context) {
-		w, _ := newRunning(ctx)
 		Expect(renamed(map[string]string{"worker1": "west"}).says(ctx, "explain", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=west")).To(And(
 			ContainSubstring("where it runs with 1 pod"), ContainSubstring("In cluster worker1 (context west):")))
 	}, SpecTimeout(specTimeout))
 
-	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
-		w, _ := newRunning(ctx)
-		Expect(renamed(nil).says(ctx, "explain", "llm", "-n", w.manager.Namespace)).To(And(
-			ContainSubstring("is in worker cluster worker1; "), ContainSubstring("give --worker-context worker1=CONTEXT"), Not(ContainSubstring("1 pod"))))
+	DescribeTable("names the worker, and the flag for more, without a context", func(ctx context.Context, command string, code int, told string) {
+		stdout, stderr, got := renamed(nil).plugin(ctx, append(strings.Fields(command), "-n", w.manager.Namespace)...)
+		Expect(got).To(Equal(code))
+		Expect(stdout + stderr).To(And(MatchRegexp(told), ContainSubstring("--worker-context worker1=CONTEXT"), Not(ContainSubstring("1 pod"))))
+	},
+		Entry("in explain", "explain llm", 0, "is in worker cluster worker1; ", SpecTimeout(specTimeout)),
+		Entry("in list", "list -o wide", 0, `(?s)llm +Elsewhere +queue +<unknown> +8 .*InWorker .* worker1 .*what 1 TrainJob do in worker cluster worker1 is not known`, SpecTimeout(specTimeout)),
+		Entry("in timeline", "timeline llm", 0, "the steps in worker cluster worker1 are missing", SpecTimeout(specTimeout)),
+		Entry("in logs", "logs llm", 1, "the pods of TrainJob llm are in worker cluster worker1", SpecTimeout(specTimeout)),
+	)
+
+	It("says what may not be seen there, with an exit code of its own", func(ctx context.Context) {
+		user := "viewer-" + w.manager.Suffix
+		for _, role := range []string{"view", "kueue-batch-user-role"} {
+			w.manager.Make(ctx, kit.RoleBinding(w.manager.Namespace, role, user))
+		}
+		Eventually(ctx, func(g Gomega) {
+			stdout, _, code := allContexts().plugin(ctx, "explain", "llm", "-n", w.manager.Namespace, "--as", user)
+			g.Expect(code).To(Equal(4))
+			g.Expect(stdout).To(ContainSubstring("is in worker cluster worker1; cluster worker1 (context worker1): you may not get TrainJobs in namespace " + w.manager.Namespace))
+		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("tells what each worker that is asked lacks for it", func(ctx context.Context) {
+	It("asks for the logs of its pods there", func(ctx context.Context) {
+		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ofPod(&pod))
+	}, SpecTimeout(specTimeout))
+
+	It("has the steps of both clusters in its timeline, also when its copy is gone", func(ctx context.Context) {
+		of := func() timeline.Timeline {
+			return unmarshal[timeline.Timeline](allContexts().says(ctx, "timeline", "llm", "-n", w.manager.Namespace, "-o", "json"))
+		}
+		step := func(cluster, object, text string) OmegaMatcher {
+			return And(HaveField("Cluster", cluster), HaveField("Object", HavePrefix(object)), HaveField("Step", HavePrefix(text)))
+		}
+		var got timeline.Timeline
+		// Its Started event is written after it is there.
+		Eventually(ctx, func() []timeline.Step { got = of(); return got.Steps }).Should(ContainElements(
+			step("", "TrainJob llm", "created it"), step("", "Workload", "QuotaReserved"), step("worker1", "Workload", "Admitted"),
+			step("worker1", "TrainJob llm", "copied it"), step("worker1", "1 pod of Job llm-node-0", "started it"), step("", "TrainJob llm", "Started: ")))
+		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
+		Expect(got.Spans[len(got.Spans)-1].Phase).To(Equal(timeline.Running))
+
+		w.ends(ctx, w.worker1, "llm")
+		w.worker1.EventuallyEmpty(ctx)
+		got = of()
+		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
+		// A fake pod has no kubelet, whose events would tell when it ran.
+		Expect(got.Steps).To(ContainElements(step("worker1", "Workload", "Admitted"), step("worker1", "1 pod of Job llm-node-0", "made it")))
+	}, SpecTimeout(specTimeout))
+})
+
+// ofPod is an error that says whose log was asked for: the fleet's pods have no kubelet.
+func ofPod(pod *corev1.Pod) OmegaMatcher { return ContainSubstring("node-0-0 (pod " + pod.Name + ")") }
+
+var _ = Describe("kubectl trainjob in a manager cluster", func() {
+	It("explains what each worker that is asked lacks for a TrainJob", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "4")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		Eventually(ctx, w.explained).WithArguments(ctx).Should(And(
+		Eventually(ctx, func() string { return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace) }).Should(And(
 			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has no quota of it for`),
 			MatchRegexp(`in worker2 it waits in queue .*has 4 GPUs at the most`),
 			MatchRegexp(`(?m)^  Cluster worker1 +Nominated`), MatchRegexp(`(?m)^  Cluster worker2 +Nominated`)))
 	}, SpecTimeout(specTimeout))
 
-	It("tells that the worker that admitted it lacks its runtime", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed")).Obj())
-		Eventually(ctx, w.explained).WithArguments(ctx).Should(And(
-			MatchRegexp(`in worker1 it is admitted .* and cannot be copied: .*`+w.manager.Name("torch-distributed")),
-			ContainSubstring("What helps: in cluster worker1 (--context worker1): create the runtime as it is in the manager cluster")))
-	}, SpecTimeout(specTimeout))
-
 	It("is not misled by a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
-		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
+		w.worker2.Make(ctx, w.worker2.unschedulable("llm").Obj())
+		w.worker2.EventuallyPods(ctx, "llm", 1)
 		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json", "--worker-context", "worker1=worker2"))
-		Expect(got.State.Phase).To(Equal(explain.Elsewhere))
-		Expect(got.State.Message).To(And(ContainSubstring("of context worker2 is not the copy of this one"), ContainSubstring("--worker-context worker1=CONTEXT")))
+		for command, code := range map[string]int{"explain": 0, "timeline": 0, "logs": 1} {
+			stdout, stderr, got := allContexts().plugin(ctx, command, "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
+			Expect(got).To(Equal(code), command)
+			Expect(stdout+stderr).To(And(ContainSubstring("of context worker2 is not the copy of this one"), Not(ContainSubstring("llm-node-0"))), command)
+		}
 	}, SpecTimeout(specTimeout))
 
-	It("says what may not be seen there, with an exit code of its own", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		user := w.manager.viewer(ctx)
-		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		stdout, _, code := allContexts().plugin(ctx, "explain", "llm", "-n", w.manager.Namespace, "--as", user)
-		Expect(code).To(Equal(4))
-		Expect(stdout).To(ContainSubstring("is in worker cluster worker1; cluster worker1 (context worker1): you may not get TrainJobs in namespace " + w.manager.Namespace))
-	}, SpecTimeout(specTimeout))
-})
-
-var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() {
-	It("has their state and flavor there", func(ctx context.Context) {
+	It("lists the state of TrainJobs in workers, and their flavors there", func(ctx context.Context) {
 		w := newWorld(ctx, "16", "0")
 		w.makeRunning(ctx, w.worker1, w.manager.job("runs"))
 		w.manager.Make(ctx, w.manager.unschedulable("starts").Obj())
@@ -152,88 +162,21 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 			And(HaveField("Name", "waits"), HaveField("Phase", explain.Waiting), HaveField("Cluster", ""))))
 	}, SpecTimeout(specTimeout))
 
-	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
-		w, _ := newRunning(ctx)
-		stdout, stderr, code := renamed(nil).plugin(ctx, "list", "-n", w.manager.Namespace, "-o", "wide")
-		Expect(code).To(BeZero())
-		Expect(stdout).To(MatchRegexp(`llm +Elsewhere +queue +<unknown> +8 .*InWorker .* worker1 `))
-		Expect(stderr).To(And(ContainSubstring("what 1 TrainJob do in worker cluster worker1 is not known"), ContainSubstring("--worker-context worker1=CONTEXT")))
-	}, SpecTimeout(specTimeout))
-
-	It("goes on when a job changes in a worker", func(ctx context.Context) {
+	It("lists again when a job changes in a worker", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		session := allContexts().Start(allContexts().command(ctx, "list", "-n", w.manager.Namespace, "--watch"))
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		Eventually(ctx, session.Out.Contents).Should(MatchRegexp(`llm +Running +queue +` + w.worker1.Name("gpus")))
 	}, SpecTimeout(specTimeout))
-})
 
-var _ = Describe("kubectl trainjob submit in a manager cluster", func() {
-	It("stays until a worker has the job, and names it", func(ctx context.Context) {
+	It("submits a TrainJob, stays until a worker has it, and names that", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "8")
 		Expect(allContexts().says(ctx, "submit", "llm", "-n", w.manager.Namespace, "--runtime", "torch-distributed",
 			"--gpus-per-node", "8", "--queue", "queue", "--watch")).To(MatchRegexp(`in a worker +cluster worker2`))
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
 	}, SpecTimeout(specTimeout))
-})
 
-var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", func() {
-	It("has the steps of both clusters, also when its copy is gone", func(ctx context.Context) {
-		w, _ := newRunning(ctx)
-		of := func() timeline.Timeline {
-			return unmarshal[timeline.Timeline](allContexts().says(ctx, "timeline", "llm", "-n", w.manager.Namespace, "-o", "json"))
-		}
-		step := func(cluster, object, text string) OmegaMatcher {
-			return And(HaveField("Cluster", cluster), HaveField("Object", HavePrefix(object)), HaveField("Step", HavePrefix(text)))
-		}
-		var got timeline.Timeline
-		// Its Started event is written after it is there.
-		Eventually(ctx, func() []timeline.Step { got = of(); return got.Steps }).Should(ContainElements(
-			step("", "TrainJob llm", "created it"), step("", "Workload", "QuotaReserved"), step("worker1", "Workload", "Admitted"),
-			step("worker1", "TrainJob llm", "copied it"), step("worker1", "1 pod of Job llm-node-0", "started it"), step("", "TrainJob llm", "Started: ")))
-		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
-		Expect(got.Spans[len(got.Spans)-1].Phase).To(Equal(timeline.Running))
-
-		w.worker1.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-		w.worker1.EventuallyEmpty(ctx)
-		got = of()
-		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
-		// A fake pod has no kubelet, whose events would tell when it ran.
-		Expect(got.Steps).To(ContainElements(step("worker1", "Workload", "Admitted"), step("worker1", "1 pod of Job llm-node-0", "made it")))
-	}, SpecTimeout(specTimeout))
-
-	It("names the worker whose steps are missing, and the flag for more, without a context", func(ctx context.Context) {
-		w, _ := newRunning(ctx)
-		stdout, stderr, code := renamed(nil).plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace)
-		Expect(code).To(BeZero())
-		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
-		Expect(stderr).To(And(ContainSubstring("the steps in worker cluster worker1 are missing"), ContainSubstring("--worker-context worker1=CONTEXT")))
-	}, SpecTimeout(specTimeout))
-
-	It("takes no step from a TrainJob of the same name in another cluster", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "8")
-		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		stdout, stderr, code := allContexts().plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
-		Expect(code).To(BeZero())
-		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
-		Expect(stderr).To(ContainSubstring("of context worker2 is not the copy of this one"))
-	}, SpecTimeout(specTimeout))
-})
-
-var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func() {
-	// The fleet's pods have no kubelet: the error says whose log was asked for.
-	ofPod := func(pod *corev1.Pod) OmegaMatcher { return ContainSubstring("node-0-0 (pod " + pod.Name + ")") }
-
-	It("are those of its pods there", func(ctx context.Context) {
-		w, pod := newRunning(ctx)
-		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ofPod(&pod))
-	}, SpecTimeout(specTimeout))
-
-	It("are followed from the queue to the worker, and to the end", func(ctx context.Context) {
+	It("follows logs from the queue to the worker, and to the end", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		session := allContexts().Start(allContexts().command(ctx, "logs", "llm", "-n", w.manager.Namespace, "--follow"))
@@ -244,36 +187,16 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 		w.worker2.Finish(ctx, "llm", "succeeded")
 		Eventually(ctx, session).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
-
-	It("are not to be had without a context: the error names cluster and flag", func(ctx context.Context) {
-		w, _ := newRunning(ctx)
-		_, stderr, code := renamed(nil).plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(And(ContainSubstring("the pods of TrainJob llm are in worker cluster worker1"), ContainSubstring("--worker-context worker1=CONTEXT")))
-	}, SpecTimeout(specTimeout))
-
-	It("are not those of a TrainJob of the same name in another cluster", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "8")
-		w.worker2.makeStranger(ctx, w.worker2.job("llm"))
-		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(And(ContainSubstring("of context worker2 is not the copy of this one"), Not(ContainSubstring("node-0-0"))))
-	}, SpecTimeout(specTimeout))
 })
 
-var shell = regexp.MustCompile("(?s)\n```sh\n(.*?)\n```")
-
-var _ = Describe("docs/multikueue.md", func() {
-	It("has commands that run as they stand", func(ctx context.Context) {
-		blocks := shell.FindAllSubmatch(specs.Must(os.ReadFile(filepath.Join(specs.Root(), "docs", "multikueue.md"))), -1)
-		Expect(blocks).NotTo(BeEmpty())
-		for _, block := range blocks {
-			_, stderr, code := allContexts().Run(allContexts().Shell(ctx, string(block[1])), "")
-			Expect(code).To(BeZero(), "%s: %s", block[1], stderr)
-		}
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("docs/multikueue.md has commands that run as they stand", func(ctx context.Context) {
+	steps := pages.Steps(string(specs.Must(os.ReadFile(filepath.Join(specs.Root(), "docs/multikueue.md")))))
+	Expect(steps).NotTo(BeEmpty())
+	for _, step := range steps {
+		_, stderr, code := allContexts().Run(allContexts().Shell(ctx, step.Commands), "")
+		Expect(code).To(BeZero(), "%s: %s", step.Commands, stderr)
+	}
+}, SpecTimeout(specTimeout))
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
 type finding struct {
@@ -315,7 +238,7 @@ func (c contexts) fix(ctx context.Context, f finding) {
 func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
 	secret := world.Found(ctx, Default, manager, &corev1.Secret{}, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name})
 	config := specs.Must(clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey]))
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lasts.Seconds()))}}
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lasts.Seconds()))}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "multikueue"}}
 	Expect(s.SubResource("token").Create(ctx, account, token)).To(Succeed())
 	config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].Token = token.Status.Token
@@ -348,38 +271,34 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 			"kueue-trainer of the workers is like that of the manager cluster", "MultiKueue's tokens for its workers last", "MultiKueue has its permissions in the workers"))
 	}, SpecTimeout(specTimeout))
 
-	It("finds a runtime that a worker lacks, with the command that copies it", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "8")
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed")
-		w.worker2.MakeRuntime(ctx, "torch-distributed")
-		DeferCleanup(func(ctx context.Context) {
-			Expect(w.worker1.Delete(ctx, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: runtime}})).To(Succeed())
-		})
-		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
-		c := renamed(map[string]string{"worker1": "worker1", "worker2": "worker2"})
-		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerRuntimeMissing", "ClusterTrainingRuntime "+runtime+" in worker cluster worker1"))
-		Expect(c.doctor(ctx, "ClusterTrainingRuntime "+runtime+" in worker cluster worker2")).To(BeEmpty())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-	}, SpecTimeout(specTimeout))
-
-	It("finds a runtime that differs in a worker", func(ctx context.Context) {
+	DescribeTable("finds what a worker lacks for a TrainJob, with the commands that bring it", func(ctx context.Context, breaks func(context.Context, *sites) (object string)) {
 		w := newWorld(ctx, "8", "0")
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))
-		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
-		c := renamed(map[string]string{"worker1": "worker1"})
-		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerRuntimeDiffers", "ClusterTrainingRuntime "+runtime+" in worker cluster worker1"))
-	}, SpecTimeout(specTimeout))
-
-	It("finds a LocalQueue that a worker lacks, with the command that copies it", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		Expect(w.worker1.Delete(ctx, kit.LocalQueue(w.worker1.Namespace, "queue", ""))).To(Succeed())
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
+		object := breaks(ctx, w)
 		c := renamed(map[string]string{"worker1": "worker1", "worker2": "worker2"})
-		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerLocalQueueMissing", "LocalQueue "+w.manager.Namespace+"/queue in worker cluster worker1"))
+		c.fix(ctx, c.eventuallyFinds(ctx, CurrentSpecReport().LeafNodeText, object+" in worker cluster worker1"))
+		Expect(c.doctor(ctx, object+" in worker cluster worker2")).To(BeEmpty())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-	}, SpecTimeout(specTimeout))
+	},
+		Entry("WorkerRuntimeMissing", SpecTimeout(specTimeout), func(ctx context.Context, w *sites) string {
+			runtime := w.manager.MakeRuntime(ctx, "torch-distributed")
+			w.worker1.Own(&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: runtime}})
+			w.worker2.MakeRuntime(ctx, "torch-distributed")
+			w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
+			return "ClusterTrainingRuntime " + runtime
+		}),
+		Entry("WorkerRuntimeDiffers", SpecTimeout(specTimeout), func(ctx context.Context, w *sites) string {
+			runtime := w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))
+			w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
+			w.worker2.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))
+			w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
+			return "ClusterTrainingRuntime " + runtime
+		}),
+		Entry("WorkerLocalQueueMissing", SpecTimeout(specTimeout), func(ctx context.Context, w *sites) string {
+			Expect(w.worker1.Delete(ctx, kit.LocalQueue(w.worker1.Namespace, "queue", ""))).To(Succeed())
+			w.manager.Make(ctx, w.manager.job("llm").Obj())
+			return "LocalQueue " + w.manager.Namespace + "/queue"
+		}),
+	)
 
 	It("finds a worker that Kueue does not reach", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
@@ -416,10 +335,5 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 		Expect(found.Problem).To(HavePrefix("Its token, by which Kueue gets into worker cluster " + name + ", ends at "))
 		c.fix(ctx, found)
 		w.manager.EventuallyIs(ctx, &kueue.MultiKueueCluster{}, name, world.True(kueue.MultiKueueClusterActive))
-	}, SpecTimeout(specTimeout))
-
-	It("looks into no cluster that is another one", func(ctx context.Context) {
-		stdout, stderr, _ := allContexts().plugin(ctx, "doctor", "-n", "jobs", "--worker-context", "worker1=manager")
-		Expect(stdout + stderr).To(ContainSubstring("cluster worker1 (context manager) is the manager cluster itself"))
 	}, SpecTimeout(specTimeout))
 })

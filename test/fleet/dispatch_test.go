@@ -12,9 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
@@ -28,20 +26,14 @@ import (
 var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("runs in a worker with exactly that one's placement, and its status comes back", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").PodAnnotations("example.com/me", "example.com/mine", "kept", "node").Obj())
-
-		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		expectPlaced(&pod)
-		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
-		Expect(entries(w.worker1.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))
+		w.runsAsAsked(ctx, w.worker1)
 		w.expectNothingHere(ctx, "llm")
 		Expect(w.worker2.trainJob(ctx, "llm")).To(BeNil())
 		Eventually(ctx, func() []trainer.JobStatus { return w.manager.trainJob(ctx, "llm").Status.JobsStatus }).Should(
 			ConsistOf(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
 		Expect(w.manager.EventNotes(ctx, "TrainJob", "llm", "Started")).To(ConsistOf(ContainSubstring("runs in cluster worker1")))
 
-		w.worker1.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		w.ends(ctx, w.worker1, "llm")
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
@@ -51,13 +43,6 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w.makeRunning(ctx, w.worker1, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)))
 		w.worker1.Finish(ctx, "llm", "failed")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobFailed)
-		w.worker1.EventuallyEmpty(ctx)
-	}, SpecTimeout(specTimeout))
-
-	It("leaves nothing in a worker when it is deleted", core, func(ctx context.Context) {
-		w, _ := newRunning(ctx)
-		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
-		w.manager.EventuallyEmpty(ctx)
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
@@ -76,7 +61,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("starts again in the same worker when the last pod of its former run is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotations("example.com/me", "localcluster/terminate-after", "8s", "node"))
+		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").EndsAfter("8s"))
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
@@ -102,6 +87,8 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
 		Eventually(ctx, w.worker1.Names).WithArguments(ctx, &kueue.WorkloadList{}).Should(ConsistOf(w.worker1.Workload(ctx, "next").Name))
+		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
+		w.manager.EventuallyEmpty(ctx)
 	},
 		Entry("and others wait behind it", core, kueue.BestEffortFIFO, SpecTimeout(specTimeout)),
 		Entry("and one waits that nobody may pass", kueue.StrictFIFO, SpecTimeout(specTimeout)),
@@ -118,13 +105,13 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		thief := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.worker1.Namespace, Name: "thief", Labels: map[string]string{
 			kit.QueueLabel: string(rest.Spec.QueueName), constants.PrebuiltWorkloadLabel: rest.Name,
 		}}}
-		thief.Spec.Suspend = ptr.To(true)
+		thief.Spec.Suspend = new(true)
 		thief.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
 		w.worker1.Make(ctx, thief)
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
 	}, SpecTimeout(specTimeout))
 
-	It("leaves its worker's quota to who preempts it there, when its last pod is gone", func(ctx context.Context) {
+	It("goes to the other worker when it is preempted in the first, whose quota who preempts it has when its last pod is gone", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
 		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
@@ -133,6 +120,8 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w.worker1.Make(ctx, w.worker1.job("urgent").Priority(w.worker1.Name("high")).Obj())
 		w.worker1.eventuallyAdmittedAfter(ctx, "urgent", "llm")
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		w.expectNothingHere(ctx, "llm")
+		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
 	}, SpecTimeout(specTimeout))
 
 	It("carries what an admission check of its worker says", core, func(ctx context.Context) {
@@ -144,7 +133,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("starts in the other worker while its pods in the first one end", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotations("example.com/me", "localcluster/terminate-after", "30s", "node"))
+		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").EndsAfter("30s"))
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
@@ -167,19 +156,6 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w.manager.setStopPolicy(ctx, kueue.None)
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
-
-	It("goes to the other worker when it is preempted in the first", core, func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
-		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-
-		w.worker2.setQuota(ctx, "8")
-		w.worker1.Make(ctx, w.worker1.job("urgent").Priority(w.worker1.Name("high")).Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
-		expectPlaced(&pod)
-		w.expectNothingHere(ctx, "llm")
-		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
-	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("With the incremental dispatcher", Serial, long, func() {
@@ -191,13 +167,11 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 			"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
 		}})
 		w := newWorld(ctx, "8", "8")
-		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		expectPlaced(&pod)
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		w.expectNothingHere(ctx, "llm")
 		Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
 		Expect(w.worker2.Names(ctx, &kueue.WorkloadList{})).To(BeEmpty())
-		w.worker1.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		w.ends(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
 })
 
@@ -217,25 +191,27 @@ func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 		wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "node", Labels: map[string]string{"example.com/site": "west"}}}
 		g.Expect(s.Status().Update(ctx, wl)).To(Succeed())
 	}).Should(Succeed())
-	pod := w.eventuallyRunsOn(ctx, s, "llm")
-	expectPlaced(&pod)
-	Expect(pod.Labels).To(HaveKeyWithValue("example.com/site", "west"))
-	s.Finish(ctx, "llm", "succeeded")
-	w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+	Expect(w.eventuallyRunsOn(ctx, s, "llm").Labels).To(HaveKeyWithValue("example.com/site", "west"))
+	w.ends(ctx, s, "llm")
+}
+
+// runsAsAsked has TrainJob llm, with a patch of its user's, run in a worker.
+func (w *sites) runsAsAsked(ctx context.Context, worker *site) {
+	pod := w.makeRunning(ctx, worker, w.manager.job("llm").PodAnnotations("example.com/me", "example.com/mine", "kept", "node"))
+	Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
+	Expect(entries(worker.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))
 }
 
 // lingering is a TrainJob of the manager cluster whose pods take a while to end, and longer than the
 // Workload that is charged for them may be without a charge.
 func (w *sites) lingering(name string) *kit.TrainJobBuilder {
-	return w.manager.job(name).PodAnnotations("example.com/me", "localcluster/terminate-after", "15s", "node")
+	return w.manager.job(name).EndsAfter("15s")
 }
 
 // eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of another one is there.
 func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) {
 	Eventually(ctx, func(g Gomega) {
-		wl := s.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
+		g.Expect(s.Workload(ctx, job)).To(And(Not(BeNil()), world.True(kueue.WorkloadQuotaReserved)))
 		if pods := slices.DeleteFunc(s.Pods(ctx, former), ended); len(pods) > 0 {
 			StopTrying("quota that pods are left on was given away").Attach("pods", pods).Now()
 		}
@@ -247,8 +223,7 @@ func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workl
 	var list kueue.WorkloadList
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{placeholder.Label: job})).To(Succeed())
-		g.Expect(list.Items).To(HaveLen(1))
-		g.Expect(apimeta.IsStatusConditionTrue(list.Items[0].Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
+		g.Expect(list.Items).To(ConsistOf(world.True(kueue.WorkloadQuotaReserved)))
 	}).WithPolling(100 * time.Millisecond).Should(Succeed())
 	return &list.Items[0]
 }
@@ -272,8 +247,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 
 		Expect(w.worker1.Cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())
 		DeferCleanup(w.worker1.revive)
-		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
-		expectPlaced(&pod)
+		w.eventuallyRunsOn(ctx, w.worker2, "llm")
 		w.expectNothingHere(ctx, "llm")
 
 		w.worker1.revive(ctx)
@@ -291,8 +265,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 			kept = running[0]
 		}).WithTimeout(specTimeout).Should(Succeed())
 		w.expectNothingHere(ctx, "llm")
-		kept.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		w.ends(ctx, kept, "llm")
 	}, SpecTimeout(2*specTimeout))
 })
 

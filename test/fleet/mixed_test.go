@@ -19,7 +19,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -29,23 +28,17 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		Expect(c.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 	}
 	runsAndEnds := func(ctx context.Context, w *sites) {
-		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotations("example.com/me", "example.com/mine", "kept", "node"))
-		expectPlaced(&pod)
-		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
-		Expect(entries(w.worker1.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))
-		w.worker1.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		w.runsAsAsked(ctx, w.worker1)
+		w.ends(ctx, w.worker1, "llm")
 		w.worker1.EventuallyEmpty(ctx)
 	}
 	// runsOnThenNext ends "llm", of which no pod but the known one ran, and then "next".
 	runsOnThenNext := func(ctx context.Context, w *sites, pod types.UID, to string) {
 		Consistently(ctx, func() []corev1.Pod { return w.worker1.Pods(ctx, "llm") }).Should(
 			ConsistOf(And(HaveField("UID", pod), HaveField("Status.Phase", corev1.PodRunning))), to)
-		w.worker1.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		w.ends(ctx, w.worker1, "llm")
 		w.eventuallyRunsOn(ctx, w.worker1, "next")
-		w.worker1.Finish(ctx, "next", "succeeded")
-		w.eventuallyOver(ctx, "next", trainer.TrainJobComplete)
+		w.ends(ctx, w.worker1, "next")
 	}
 	AfterAll(func(ctx context.Context) {
 		handOver(ctx, fleet.Manager, world.External)
@@ -94,31 +87,21 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 })
 
 // FLEET_WORKERS=external:2.2,external:2.1 has the workers run older releases than the manager cluster.
-var _ = Describe("Whatever release of Trainer a worker has, a TrainJob", func() {
-	runsAndEnds := func(ctx context.Context, w *sites, worker *site) {
-		// Each release ships its own.
-		var same trainer.TrainingRuntimeSpec
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { same = *spec.DeepCopy() })
-		worker.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { *spec = same })
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
-		pod := w.eventuallyRunsOn(ctx, worker, "llm")
-		expectPlaced(&pod)
-		w.expectNothingHere(ctx, "llm")
-		worker.Finish(ctx, "llm", "succeeded")
-		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-		worker.EventuallyEmpty(ctx)
-	}
-
-	It("of the same runtime runs in the first one, with its placement", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		runsAndEnds(ctx, w, w.worker1)
-	}, SpecTimeout(specTimeout))
-
-	It("of the same runtime runs in the second one, with its placement", func(ctx context.Context) {
-		w := newWorld(ctx, "0", "8")
-		runsAndEnds(ctx, w, w.worker2)
-	}, SpecTimeout(specTimeout))
-})
+var _ = DescribeTable("Whatever release of Trainer a worker has, a TrainJob of the same runtime runs there, with its placement", func(ctx context.Context, gpus1, gpus2 string) {
+	w := newWorld(ctx, gpus1, gpus2)
+	worker := map[string]*site{"8": w.worker1, "0": w.worker2}[gpus1]
+	// Each release ships its own.
+	var same trainer.TrainingRuntimeSpec
+	runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { same = *spec.DeepCopy() })
+	worker.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { *spec = same })
+	w.makeRunning(ctx, worker, w.manager.job("llm").Runtime(runtime))
+	w.expectNothingHere(ctx, "llm")
+	w.ends(ctx, worker, "llm")
+	worker.EventuallyEmpty(ctx)
+},
+	Entry("in the first one", "8", "0", SpecTimeout(specTimeout)),
+	Entry("in the second one", "0", "8", SpecTimeout(specTimeout)),
+)
 
 var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted at random", Serial, long, func() {
 	It("all complete, each in one worker at a time", func(ctx context.Context) {
@@ -139,10 +122,7 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 				if two := w.twoRuns(ctx); len(two) > 0 {
 					StopTrying("TrainJobs with pods in both workers").Attach("jobs", two).Now()
 				}
-				var failed int
-				if over, failed = w.ended(ctx); failed > 0 {
-					StopTrying("a TrainJob failed").Now()
-				}
+				over = w.complete(ctx)
 				g.Expect(over).To(BeNumerically(">=", next))
 			}).WithTimeout(specTimeout).Should(Succeed())
 		}
@@ -150,7 +130,7 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 			worker.EventuallyEmpty(ctx)
 		}
 		for _, s := range sites {
-			s.eventuallyFree(ctx)
+			s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
 		}
 		Expect(w.manager.podsOfAll(ctx)).To(BeEmpty())
 	}, SpecTimeout(4*specTimeout))
@@ -177,29 +157,15 @@ func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
 	return slices.DeleteFunc(list.Items, ended)
 }
 
-// ended counts the TrainJobs of the manager cluster that have ended.
-func (w *sites) ended(ctx context.Context) (complete, failed int) {
-	list := world.All(ctx, Default, w.manager, &trainer.TrainJobList{}, client.InNamespace(w.manager.Namespace))
-	for i := range list.Items {
-		conditions := list.Items[i].Status.Conditions
-		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
-			complete++
+// complete counts the TrainJobs of the manager cluster that are complete, none of which may fail.
+func (w *sites) complete(ctx context.Context) (n int) {
+	for _, job := range world.All(ctx, Default, w.manager, &trainer.TrainJobList{}, client.InNamespace(w.manager.Namespace)).Items {
+		if apimeta.IsStatusConditionTrue(job.Status.Conditions, trainer.TrainJobFailed) {
+			StopTrying("TrainJob " + job.Name + " failed").Now()
 		}
-		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobFailed) {
-			failed++
+		if apimeta.IsStatusConditionTrue(job.Status.Conditions, trainer.TrainJobComplete) {
+			n++
 		}
 	}
-	return complete, failed
-}
-
-// eventuallyFree waits until the spec's ClusterQueue has all its quota.
-func (s *site) eventuallyFree(ctx context.Context) {
-	Eventually(ctx, func(g Gomega) {
-		cq := world.Found(ctx, g, s, &kueue.ClusterQueue{}, client.ObjectKey{Name: s.Name("gpus")})
-		for _, flavor := range cq.Status.FlavorsReservation {
-			for _, resource := range flavor.Resources {
-				g.Expect(resource.Total.IsZero()).To(BeTrue(), "%s %s of flavor %s in %s", resource.Total.String(), resource.Name, flavor.Name, s.Cluster.Name)
-			}
-		}
-	}).Should(Succeed())
+	return n
 }

@@ -148,7 +148,7 @@ func ended(pod corev1.Pod) bool {
 }
 
 // eventuallyRunsOn waits until a TrainJob of the manager cluster has its one pod in a worker,
-// running, and the manager cluster says so.
+// running, and the manager cluster says so. The pod carries the placement of its worker, no more and no less.
 func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) corev1.Pod {
 	var pods []corev1.Pod
 	Eventually(ctx, func(g Gomega) {
@@ -161,15 +161,11 @@ func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) 
 		g.Expect(wl.Status.ClusterName).To(HaveValue(Equal(worker.Cluster.Name)))
 		g.Expect(w.manager.trainJob(ctx, job).Spec.Suspend).To(HaveValue(BeFalse()))
 	}).Should(Succeed())
+	Expect(pods[0].Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100}))
+	Expect(world.Tolerations(&pods[0])).To(ConsistOf(kit.GPUToleration()))
+	Expect(pods[0].Spec.SchedulingGates).To(BeEmpty())
+	Expect(pods[0].Labels).To(HaveKeyWithValue(kueue.MultiKueueWorkerWorkloadPodLabel, kueue.MultiKueueWorkerWorkloadPodValue))
 	return pods[0]
-}
-
-// expectPlaced checks that a pod carries the placement of its worker, no more and no less.
-func expectPlaced(pod *corev1.Pod) {
-	Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100}))
-	Expect(world.Tolerations(pod)).To(ConsistOf(kit.GPUToleration()))
-	Expect(pod.Spec.SchedulingGates).To(BeEmpty())
-	Expect(pod.Labels).To(HaveKeyWithValue(kueue.MultiKueueWorkerWorkloadPodLabel, kueue.MultiKueueWorkerWorkloadPodValue))
 }
 
 func entries(job *trainer.TrainJob) []string {
@@ -194,6 +190,12 @@ func (w *sites) expectNothingHere(ctx context.Context, job string) {
 func (w *sites) eventuallyOver(ctx context.Context, job, condition string) {
 	w.manager.EventuallyIs(ctx, &trainer.TrainJob{}, job, world.True(condition))
 	w.manager.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
+}
+
+// ends has the run of a TrainJob in a worker succeed.
+func (w *sites) ends(ctx context.Context, worker *site, job string) {
+	worker.Finish(ctx, job, "succeeded")
+	w.eventuallyOver(ctx, job, trainer.TrainJobComplete)
 }
 
 // contexts is a kubeconfig of the fleet, of which the plugin gets to see some contexts.

@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -81,7 +80,7 @@ func (t *TrainJobBuilder) Runtime(name string) *TrainJobBuilder {
 
 // Nodes sets spec.trainer.numNodes.
 func (t *TrainJobBuilder) Nodes(n int32) *TrainJobBuilder {
-	t.trainerSpec().NumNodes = ptr.To(n)
+	t.trainerSpec().NumNodes = new(n)
 	return t
 }
 
@@ -115,8 +114,8 @@ func (t *TrainJobBuilder) trainerSpec() *trainer.Trainer {
 // Initializers returns the job a dataset and a model to download.
 func (t *TrainJobBuilder) Initializers() *TrainJobBuilder {
 	t.Spec.Initializer = &trainer.Initializer{
-		Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://tatsu-lab/alpaca")},
-		Model:   &trainer.ModelInitializer{StorageUri: ptr.To("hf://Qwen/Qwen2.5-1.5B-Instruct")},
+		Dataset: &trainer.DatasetInitializer{StorageUri: new("hf://tatsu-lab/alpaca")},
+		Model:   &trainer.ModelInitializer{StorageUri: new("hf://Qwen/Qwen2.5-1.5B-Instruct")},
 	}
 	return t
 }

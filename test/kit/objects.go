@@ -12,7 +12,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -126,7 +125,7 @@ func OfImage(image string) RuntimeChange {
 
 // OfOneTry has a job fail with its first pod.
 func OfOneTry(spec *trainer.TrainingRuntimeSpec) {
-	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
+	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32(0))
 }
 
 // OfGracePeriod sets how many seconds pods have to end.

@@ -4,6 +4,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -47,6 +48,30 @@ func Section(page, name string) string {
 		return page[h[1]:]
 	}
 	return ""
+}
+
+// Step is a sh block of a page, and what the text blocks behind it show of its output.
+type Step struct{ Commands, Shown string }
+
+// Steps returns the sh blocks of a page in their order.
+func Steps(page string) (steps []Step) {
+	fence := ""
+	for line := range strings.Lines(page) {
+		mark, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case fence != "" && isFence:
+			fence = ""
+		case isFence:
+			if fence = cmp.Or(mark, "none"); fence == "sh" {
+				steps = append(steps, Step{})
+			}
+		case fence == "sh":
+			steps[len(steps)-1].Commands += line
+		case fence == "text" && len(steps) > 0:
+			steps[len(steps)-1].Shown += line
+		}
+	}
+	return steps
 }
 
 // Fill puts a text between two marks of a page.

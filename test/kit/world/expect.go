@@ -86,7 +86,7 @@ func True(condition string) gomegatypes.GomegaMatcher {
 
 // Condition matches an object that has a condition, for a reason if that is given.
 func Condition(name string, status metav1.ConditionStatus, reason ...string) gomegatypes.GomegaMatcher {
-	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Type", name), gomega.HaveField("Status", status)}
+	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Type", gomega.BeEquivalentTo(name)), gomega.HaveField("Status", gomega.BeEquivalentTo(status))}
 	for _, reason := range reason {
 		is = append(is, gomega.HaveField("Reason", reason))
 	}

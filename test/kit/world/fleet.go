@@ -22,42 +22,34 @@ type Fleet struct {
 }
 
 // StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again. What
-// somebody left in dir who was killed is taken down first.
-func StartFleet(ctx context.Context, dir string, progress io.Writer) (*Fleet, error) {
-	f := &Fleet{dir: dir, started: true}
-	if err := f.Stop(ctx, progress); err != nil {
+// somebody left there who was killed is taken down first.
+func StartFleet(ctx context.Context, dir string, progress io.Writer) (f *Fleet, err error) {
+	if err := DownFleet(ctx, dir, progress); err != nil {
 		return nil, err
 	}
-	err := launchUp(ctx, progress, "fleet", "up", "--dir", dir)
-	if err == nil {
-		err = f.connect()
+	if err = launchUp(ctx, progress, "fleet", "up", "--dir", dir); err == nil {
+		f, err = UseFleet(dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Stop(context.WithoutCancel(ctx), progress))
+		return nil, errors.Join(err, DownFleet(context.WithoutCancel(ctx), dir, progress))
 	}
+	f.started = true
 	return f, nil
 }
 
 // UseFleet connects to the fleet in dir.
 func UseFleet(dir string) (*Fleet, error) {
 	f := &Fleet{dir: dir}
-	return f, f.connect()
-}
-
-func (f *Fleet) connect() error {
 	for _, name := range []string{"manager", "worker1", "worker2"} {
-		c, err := Use(filepath.Join(f.dir, name, "kubeconfig"))
+		c, err := Use(filepath.Join(dir, name, "kubeconfig"))
 		if err != nil {
-			return fmt.Errorf("cluster %s of the fleet: %w", name, err)
+			return nil, fmt.Errorf("cluster %s of the fleet: %w", name, err)
 		}
 		c.Name = name
-		if f.Manager == nil {
-			f.Manager = c
-		} else {
-			f.Workers = append(f.Workers, c)
-		}
+		f.Workers = append(f.Workers, c)
 	}
-	return nil
+	f.Manager, f.Workers = f.Workers[0], f.Workers[1:]
+	return f, nil
 }
 
 // Kubeconfig has a context for each cluster, named like it.

@@ -58,7 +58,7 @@ func Ask(ctx context.Context, url, token string) (status int, body string, err e
 func LedgerSeconds(page string, match map[string]string) (map[string]float64, error) {
 	sums := map[string]float64{}
 	for metric, by := range map[string]string{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
-		err := EachCounter(page, metric, func(has labels.Set, value float64) {
+		err := EachSeries(page, metric, func(has labels.Set, value float64) {
 			if labels.SelectorFromSet(match).Matches(has) {
 				sums[has[by]] += value
 			}
@@ -70,8 +70,9 @@ func LedgerSeconds(page string, match map[string]string) (map[string]float64, er
 	return sums, nil
 }
 
-// EachCounter has do called for each series of a counter that a page of metrics has. To have none of it is an error.
-func EachCounter(page, metric string, do func(has labels.Set, value float64)) error {
+// EachSeries has do called for each series of a metric that a page has, with the number of observations of a histogram. To
+// have none is an error.
+func EachSeries(page, metric string, do func(has labels.Set, value float64)) error {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
 	if err != nil {
@@ -86,7 +87,7 @@ func EachCounter(page, metric string, do func(has labels.Set, value float64)) er
 		for _, label := range series.GetLabel() {
 			has[label.GetName()] = label.GetValue()
 		}
-		do(has, series.GetCounter().GetValue())
+		do(has, series.GetCounter().GetValue()+series.GetGauge().GetValue()+float64(series.GetHistogram().GetSampleCount()))
 	}
 	return nil
 }

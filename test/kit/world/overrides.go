@@ -57,7 +57,7 @@ func (t *translator) Get(ctx context.Context, key client.ObjectKey, obj client.O
 	if !ok || !t.overrides.Load() {
 		return t.WithWatch.Get(ctx, key, obj, opts...)
 	}
-	older := newOlder()
+	older := NewTrainJob()
 	if err := t.WithWatch.Get(ctx, key, older, opts...); err != nil {
 		return err
 	}
@@ -99,7 +99,8 @@ func (t *translator) write(obj client.Object, write func(client.Object) error) e
 	return fromOlder(older, job)
 }
 
-func newOlder() *unstructured.Unstructured {
+// NewTrainJob returns an empty one without Go types, which could lose a field.
+func NewTrainJob() *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
 	return obj
@@ -113,7 +114,7 @@ func toOlder(job *trainer.TrainJob) (*unstructured.Unstructured, error) {
 			overrides = append(overrides, toOverride(entry.Manager, rj))
 		}
 	}
-	older := newOlder()
+	older := NewTrainJob()
 	typed := job.DeepCopy()
 	typed.Spec.RuntimePatches = nil
 	typed.SetGroupVersionKind(older.GroupVersionKind())

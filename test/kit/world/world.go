@@ -82,12 +82,25 @@ func (w *World) MakeYAML(ctx context.Context, manifest string) {
 	w.Make(ctx, obj)
 }
 
-// MakeNeeds makes what a runtime's pods need in their namespace.
+// MakeNeeds makes what the pods of a ClusterTrainingRuntime need in their namespace: ServiceAccounts, and volume claims
+// where the JobSet does not make them, as with Trainer 2.1.
 func (w *World) MakeNeeds(ctx context.Context, runtime string) {
-	needs, err := w.Cluster.Needs(ctx, w.Namespace, runtime)
-	w.g.Expect(err).NotTo(gomega.HaveOccurred())
+	var r trainer.ClusterTrainingRuntime
+	w.Read(ctx, &r, runtime)
+	var needs []client.Object
+	for _, rj := range r.Spec.Template.Spec.ReplicatedJobs {
+		pod := &rj.Template.Spec.Template.Spec
+		if pod.ServiceAccountName != "" {
+			needs = append(needs, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.ServiceAccountName}})
+		}
+		for _, volume := range pod.Volumes {
+			if claim := volume.PersistentVolumeClaim; claim != nil {
+				needs = append(needs, kit.Claim(w.Namespace, claim.ClaimName))
+			}
+		}
+	}
 	for _, need := range needs {
-		// Another runtime may need the same.
+		// Another replicated job or runtime may need the same.
 		if err := w.Get(ctx, client.ObjectKeyFromObject(need), need.DeepCopyObject().(client.Object)); apierrors.IsNotFound(err) {
 			w.Make(ctx, need)
 		}

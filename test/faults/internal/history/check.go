@@ -30,11 +30,10 @@ type Invariant string
 
 // The invariants that every version of every object is checked for.
 const (
-	OursOnly       Invariant = "ours only"
-	Exact          Invariant = "exact"
-	NoQuotaNoPod   Invariant = "no quota, no pod"
-	OneIncarnation Invariant = "one incarnation"
-	NotOursToStop  Invariant = "not ours to stop"
+	OursOnly      Invariant = "ours only"
+	Exact         Invariant = "exact"
+	NoQuotaNoPod  Invariant = "no quota, no pod"
+	NotOursToStop Invariant = "not ours to stop"
 )
 
 // Violation says what did not hold, and from which version on.
@@ -132,7 +131,10 @@ func (c *checker) check(v record.Version) error {
 	case "Workload":
 		wl := &kueue.Workload{}
 		err := read(wl)
-		c.checkWorkload(v, wl, replace(c.workloads, v, wl))
+		if replace(c.workloads, v, wl); !v.Deleted {
+			since(c.stopped, v, mustStop(wl))
+		}
+		c.countEvictions(c.trainJobOf(wl), wl)
 		return err
 	case "Pod":
 		pod := &corev1.Pod{}
@@ -221,17 +223,12 @@ func WithoutTime(entries []any) []any {
 	return entries
 }
 
-// checkBinding: a pod that gets a node belongs to an admitted Workload, looks as that
-// says, and is the only one at its place.
+// checkBinding: a pod that gets a node belongs to an admitted Workload, and looks as that says. That it is the only one at
+// its place, and that no quota is given back while pods run, is for the ledger to say.
 func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 	job := c.trainJobOf(pod)
 	c.starts[started{job, place(pod)}]++
-	for _, other := range of(c, c.pods, job) {
-		if other != pod && bound(other) && place(other) == place(pod) {
-			c.report(OneIncarnation, v, "pod %s is still there at the same place", other.GetName())
-		}
-	}
-	workloads := of(c, c.workloads, job)
+	workloads := c.workloadsOf(job)
 	running := slices.IndexFunc(workloads, mayRun)
 	if running < 0 {
 		c.report(NoQuotaNoPod, v, "bound to %s while no Workload of TrainJob %q is admitted", pod.Spec.NodeName, c.lastOf(job).Object.GetName())
@@ -354,24 +351,6 @@ func assignedFlavors(wl *kueue.Workload, podSet string) []string {
 		}
 	}
 	return sets.List(names)
-}
-
-// checkWorkload: quota is given back, by the end of the admission or of the Workload, when
-// no pod is left, also of a job that its user deleted.
-func (c *checker) checkWorkload(v record.Version, wl, before *kueue.Workload) {
-	if !v.Deleted {
-		since(c.stopped, v, mustStop(wl))
-	}
-	job := c.trainJobOf(wl)
-	c.countEvictions(job, wl)
-	if !charged(before) || !v.Deleted && charged(wl) {
-		return
-	}
-	for _, pod := range of(c, c.pods, job) {
-		if bound(pod) {
-			c.report(OneIncarnation, v, "its quota is given away while pod %s runs on %s", pod.Name, pod.Spec.NodeName)
-		}
-	}
 }
 
 func (c *checker) countEvictions(job types.UID, wl *kueue.Workload) {

@@ -109,11 +109,11 @@ var (
 	evictedOnce   = workloadOf("", `schedulingStats: {evictions: [{reason: Preempted, count: 1}]},`)
 	done          = workloadOf("", "", "Finished")
 
-	pod1, pod2    = marked("p1", onPlace), marked("p2", onPlace)
-	ended, ended2 = marked("p1", over), marked("p2", over)
-	gated         = marked("p1", `spec: {schedulingGates: [{name: g}]}`)
-	unbound       = marked("p1", `spec: {nodeSelector: {os: linux}}`)
-	plain         = marked("p1", `spec: {nodeName: node-1, nodeSelector: {os: linux}, tolerations: [`+base+`]}`)
+	pod1, pod2 = marked("p1", onPlace), marked("p2", onPlace)
+	ended2     = marked("p2", over)
+	gated      = marked("p1", `spec: {schedulingGates: [{name: g}]}`)
+	unbound    = marked("p1", `spec: {nodeSelector: {os: linux}}`)
+	plain      = marked("p1", `spec: {nodeName: node-1, nodeSelector: {os: linux}, tolerations: [`+base+`]}`)
 )
 
 // userWrote says that the version after those that every story begins with is a user's.
@@ -163,24 +163,18 @@ func TestCheck(t *testing.T) {
 		"a bound pod has a gate": {
 			story: is(onA, marked("p1", `spec: {schedulingGates: [{name: g}], `+placed+`}`)), want: []Invariant{Exact},
 		},
-		"a pod matches the flavor of before":                                   {story: is(onA, otherA, pod1), want: []Invariant{Exact}},
-		"a pod matches the flavor of before, whose watch was held back":        {story: is(onA, otherA, pod1), change: anyFlavorVersion},
-		"quota goes while a pod runs":                                          {story: is(onA, pod1, evictedOnce), want: []Invariant{OneIncarnation}},
-		"a Workload is deleted while a pod runs":                               {story: is(onA, pod1).gone(onA), want: []Invariant{OneIncarnation}},
-		"a Workload is called finished while a pod runs":                       {story: is(onA, pod1, done), want: []Invariant{OneIncarnation}},
-		"quota goes when the pod has ended":                                    {story: is(onA, pod1, ended, evictedOnce)},
-		"quota goes with a TrainJob that its user deletes, while its pod runs": {story: is(onA, pod1).gone(job).gone(onA), want: []Invariant{OneIncarnation}},
-		"quota goes after the last pod of a TrainJob that its user deletes":    {story: is(onA, pod1).gone(job).gone(pod1).gone(onA)},
-		"two pods at one place":                                                {story: is(onA, pod1, pod2), want: []Invariant{OneIncarnation, NotOursToStop}},
-		"a pod is started again without an eviction":                           {story: is(onA, pod1).gone(pod1).and(pod2), want: []Invariant{NotOursToStop}},
-		"a pod is started again for a user's edit":                             {story: is(onA, pod1).gone(pod1).and(pod2), change: oneRestart},
-		"a user's entry loses a zero":                                          {story: is(patches(`{manager: user}, ` + ourEntry)), want: []Invariant{OursOnly}},
-		"Trainer stamps a time, and our entry changes":                         {story: is(patches(`{manager: user, time: b, zero: 0}, {manager: ours, placed: true}`))},
-		"a user's override loses a zero":                                       {story: is(overridden(`{zero: 0}`), overridden(`{}`)), want: []Invariant{OursOnly}},
-		"our override comes":                                                   {story: is(overridden(`{zero: 0}`), overridden(`{zero: 0}, `+ourOne))},
-		"each replicated job has an override of ours":                          {story: is(overridden(`{zero: 0}, ` + ourOne + `, ` + ourOne))},
-		"our entry is no longer the last":                                      {story: is(trainJob(reversed)), want: []Invariant{Exact}},
-		"the user changes the entry":                                           {story: is(patches(`{manager: user, one: 1}`)), change: userWrote},
+		"a pod matches the flavor of before":                            {story: is(onA, otherA, pod1), want: []Invariant{Exact}},
+		"a pod matches the flavor of before, whose watch was held back": {story: is(onA, otherA, pod1), change: anyFlavorVersion},
+		"two pods at one place":                                         {story: is(onA, pod1, pod2), want: []Invariant{NotOursToStop}},
+		"a pod is started again without an eviction":                    {story: is(onA, pod1).gone(pod1).and(pod2), want: []Invariant{NotOursToStop}},
+		"a pod is started again for a user's edit":                      {story: is(onA, pod1).gone(pod1).and(pod2), change: oneRestart},
+		"a user's entry loses a zero":                                   {story: is(patches(`{manager: user}, ` + ourEntry)), want: []Invariant{OursOnly}},
+		"Trainer stamps a time, and our entry changes":                  {story: is(patches(`{manager: user, time: b, zero: 0}, {manager: ours, placed: true}`))},
+		"a user's override loses a zero":                                {story: is(overridden(`{zero: 0}`), overridden(`{}`)), want: []Invariant{OursOnly}},
+		"our override comes":                                            {story: is(overridden(`{zero: 0}`), overridden(`{zero: 0}, `+ourOne))},
+		"each replicated job has an override of ours":                   {story: is(overridden(`{zero: 0}, ` + ourOne + `, ` + ourOne))},
+		"our entry is no longer the last":                               {story: is(trainJob(reversed)), want: []Invariant{Exact}},
+		"the user changes the entry":                                    {story: is(patches(`{manager: user, one: 1}`)), change: userWrote},
 		"a user writes past the webhook, and we put it right": {
 			story: is(
 				trainJob(`suspend: true, `+reversed), trainJob(`suspend: true, `+strings.Replace(reversed, "time: a", "time: b", 1)),

@@ -53,10 +53,10 @@ func (c *checker) trainJobOf(obj metav1.Object) types.UID {
 	return ""
 }
 
-// of returns the objects among all that belong to a TrainJob, by name.
-func of[T metav1.Object](c *checker, all map[types.UID]T, trainJob types.UID) []T {
-	out := slices.DeleteFunc(slices.Collect(maps.Values(all)), func(obj T) bool { return c.trainJobOf(obj) != trainJob })
-	slices.SortFunc(out, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
+// workloadsOf returns those of a TrainJob, by name.
+func (c *checker) workloadsOf(trainJob types.UID) []*kueue.Workload {
+	out := slices.DeleteFunc(slices.Collect(maps.Values(c.workloads)), func(wl *kueue.Workload) bool { return c.trainJobOf(wl) != trainJob })
+	slices.SortFunc(out, func(a, b *kueue.Workload) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -65,11 +65,9 @@ func bound(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-func charged(wl *kueue.Workload) bool {
-	return wl != nil && wl.Status.Admission != nil && !workloadfinish.IsFinished(wl)
+func mayRun(wl *kueue.Workload) bool {
+	return wl.Status.Admission != nil && workload.IsAdmitted(wl) && !workloadfinish.IsFinished(wl)
 }
-
-func mayRun(wl *kueue.Workload) bool { return charged(wl) && workload.IsAdmitted(wl) }
 
 // mustStop reports whether a Workload must not start any pod.
 func mustStop(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) || !workload.IsActive(wl) }
