@@ -173,18 +173,19 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 		pods := picked(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name })
 		links = append(links, jobLink(f, job, len(pods) > 0))
 		for n := range pods {
-			links = append(links, podLink(&pods[n]))
+			l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(pods[n].Pods), "pod"), State: pods[n].State, Pods: &pods[n]}
+			if pods[n].blocked() {
+				l.WaitsFor = pods[n].why()
+			}
+			links = append(links, l)
 		}
 	}
 	if len(links) > 0 {
 		return links
 	}
 	l := Link{Depth: 2, Kind: "Job", Name: f.JobSet.Name + "-" + rj.Name, State: "Missing", WaitsFor: "JobSet to make it"}
-	for _, on := range f.dependencies(rj) {
-		if !f.reached(on) {
-			l.WaitsFor = fmt.Sprintf("%s to be %s", on.Name, on.Status)
-			break
-		}
+	if on := f.awaited(rj); on != nil {
+		l.WaitsFor = fmt.Sprintf("%s to be %s", on.Name, on.Status)
 	}
 	if f.JobSet.Status.TerminalState != "" {
 		l.WaitsFor = ""
@@ -205,14 +206,6 @@ func jobLink(f *Facts, job *batchv1.Job, hasPods bool) Link {
 		l.State = fmt.Sprintf("Active, %s ready", show.Count(ptr.Deref(job.Status.Ready, 0), "pod"))
 	case !hasPods:
 		l.WaitsFor = "its pods to be made"
-	}
-	return l
-}
-
-func podLink(g *PodGroup) Link {
-	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(g.Pods), "pod"), State: g.State, Pods: g}
-	if g.blocked() {
-		l.WaitsFor = g.why()
 	}
 	return l
 }

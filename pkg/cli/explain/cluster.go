@@ -14,7 +14,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -49,7 +48,11 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	if c.empty, err = idle.Snapshot(ctx, nil); err != nil {
 		return nil, err
 	}
-	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx, i.Workloads)
+	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) {
+		for grant := range inventory.Grants(spec.ResourceGroups) {
+			grant.Quota.BorrowingLimit = nil
+		}
+	}).Snapshot(ctx, i.Workloads)
 	return c, err
 }
 
@@ -65,12 +68,6 @@ func atTheirBest(nodes []corev1.Node) []corev1.Node {
 	return best
 }
 
-func liftLimits(groups []kueue.ResourceGroup) {
-	for grant := range inventory.Grants(groups) {
-		grant.Quota.BorrowingLimit = nil
-	}
-}
-
 // The kinds of an inventory, as it names those that the user may not list.
 const (
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
@@ -81,16 +78,6 @@ const (
 	nodes         = "nodes"
 	pods          = "pods"
 )
-
-// quotaFor returns what the ClusterQueue's spec says of a resource in a flavor, or nil.
-func quotaFor(cq *kueue.ClusterQueue, at kueuelib.FlavorResource) *kueue.ResourceQuota {
-	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
-		if grant.Flavor == at.Flavor && grant.Quota.Name == at.Resource {
-			return grant.Quota
-		}
-	}
-	return nil
-}
 
 // flavorsOf returns the flavors of a ClusterQueue, nil for one that is not there.
 func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor) {
@@ -105,8 +92,6 @@ func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor
 func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
 }
-
-func nameOf(wl *kueue.Workload) string { return inventory.JobName(wl) }
 
 // find returns the first item that is wanted, or nil.
 func find[T any](items []T, wanted func(*T) bool) *T {

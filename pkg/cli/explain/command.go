@@ -160,7 +160,6 @@ func foreseen(ctx context.Context, fs *foresight, f *Facts) Explanation {
 	return e
 }
 
-// explainAll tells of those that do not run yet, in a table.
 func (o *options) explainAll(ctx context.Context, c client.Client, namespace string) error {
 	snapshot, err := ReadAll(ctx, c, namespace)
 	if err != nil {

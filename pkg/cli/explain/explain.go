@@ -86,12 +86,13 @@ func Explain(f *Facts) Explanation {
 		State: StateOf(f), Chain: Chain(f), Queue: queueOf(f), TimeLimit: timeLimitOf(f), Placement: Placement(f),
 	}
 	for i := range f.PodSets {
-		ps := podSetOf(&f.PodSets[i])
-		ps.Done = doneOf(f.Workload, f.PodSets[i].Name)
-		e.PodSets = append(e.PodSets, ps)
+		e.PodSets = append(e.PodSets, podSetOf(f, &f.PodSets[i]))
 	}
 	if !f.over() && e.State.Phase != NotManaged {
-		e.Flavors = worthTelling(f, Flavors(f))
+		e.Flavors = Flavors(f)
+		if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
+			e.Flavors = picked(e.Flavors, func(v Verdict) bool { return v.Assigned })
+		}
 	}
 	if e.State.Phase == NotCreated || e.State.Phase == Waiting {
 		e.Preempts = f.preempts(f.forecast())
@@ -100,25 +101,33 @@ func Explain(f *Facts) Explanation {
 	if f.Undescribed != nil {
 		e.Undescribed = f.Undescribed.Error()
 	}
-	for _, unseen := range f.Cluster.Unseen {
-		e.Unseen = append(e.Unseen, unseen.Kind)
-	}
-	for _, kind := range f.Unseen {
-		e.Unseen = append(e.Unseen, kind+" of namespace "+f.Job.Namespace)
-	}
-	if f.KueueUnseen != "" && (f.seesQueues() && f.forecast() == nil || e.State.Phase == NotCreated && f.queueName() == "") {
-		e.Unseen = append(e.Unseen, f.KueueUnseen)
-	}
-	if f.PriorityUnseen && f.seesQueues() {
-		e.Unseen = append(e.Unseen, "workloadpriorityclasses.kueue.x-k8s.io and priorityclasses.scheduling.k8s.io")
-	}
-	if f.ManagerUnseen && f.Workload == nil && slices.ContainsFunc(e.Flavors, lacksToleration) {
-		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)
-	}
+	e.Unseen = f.unseen(&e)
 	for i := range f.Workers {
 		e.Workers = append(e.Workers, f.Workers[i].explain())
 	}
 	return e
+}
+
+// unseen names what the user may not see that would change an explanation.
+func (f *Facts) unseen(e *Explanation) []string {
+	var all []string
+	for _, unseen := range f.Cluster.Unseen {
+		all = append(all, unseen.Kind)
+	}
+	for _, kind := range f.Unseen {
+		all = append(all, kind+" of namespace "+f.Job.Namespace)
+	}
+	if f.KueueUnseen != "" && (f.seesQueues() && f.forecast() == nil || e.State.Phase == NotCreated && f.queueName() == "") {
+		all = append(all, f.KueueUnseen)
+	}
+	if f.PriorityUnseen && f.seesQueues() {
+		all = append(all, "workloadpriorityclasses.kueue.x-k8s.io and priorityclasses.scheduling.k8s.io")
+	}
+	untolerated := func(r Reason) bool { return r.Code == Taint } // A rule of the manager may add the toleration.
+	if f.ManagerUnseen && f.Workload == nil && slices.ContainsFunc(e.Flavors, func(v Verdict) bool { return slices.ContainsFunc(v.Reasons, untolerated) }) {
+		all = append(all, "configmaps of namespace "+config.Namespace)
+	}
+	return all
 }
 
 func (w *Worker) explain() WorkerExplanation {
@@ -130,19 +139,6 @@ func (w *Worker) explain() WorkerExplanation {
 		out.Explanation = new(Explain(w.Facts))
 	}
 	return out
-}
-
-// lacksToleration reports whether a toleration by a rule of the manager may change a verdict.
-func lacksToleration(v Verdict) bool {
-	return slices.ContainsFunc(v.Reasons, func(r Reason) bool { return r.Code == Taint })
-}
-
-// worthTelling leaves out, of a job that has quota, the flavors that it does not have.
-func worthTelling(f *Facts, verdicts []Verdict) []Verdict {
-	if f.Workload == nil || !kueuelib.HasQuotaReservation(f.Workload) {
-		return verdicts
-	}
-	return picked(verdicts, func(v Verdict) bool { return v.Assigned })
 }
 
 func queueOf(f *Facts) *Queue {
@@ -169,8 +165,8 @@ func queueOf(f *Facts) *Queue {
 	return q
 }
 
-func podSetOf(ps *kueue.PodSet) PodSet {
-	out := PodSet{Name: string(ps.Name), Pods: ps.Count, PerPod: corev1.ResourceList{}}
+func podSetOf(f *Facts, ps *kueue.PodSet) PodSet {
+	out := PodSet{Name: string(ps.Name), Pods: ps.Count, Done: doneOf(f.Workload, ps.Name), PerPod: corev1.ResourceList{}}
 	format := kueuelib.NewResourceFormatter()
 	for name, amount := range perPodOf(ps) {
 		out.PerPod[name] = format.ResourceQuantity(name, amount)

@@ -9,9 +9,9 @@
 // command.go is the command. read.go reads a cluster, snapshot.go hands out facts.go of it for each TrainJob, and
 // preview.go adds what takes a rendering, and those of manifests. state.go and state_*.go tell the state. cluster.go is what
 // Kueue's scheduler sees: flavors.go, nodes.go and topology.go give a verdict.go on what each flavor can do, forecast.go
-// says what Kueue will and start.go when, position.go who is in front, priority.go whether the job's priority class is there.
+// says what Kueue will do and when, position.go who is in front, priority.go whether the job's priority class is there.
 // chain.go, jobs.go and pods.go follow a job to its pods, placement.go says who set what. worker.go follows
-// a job of MultiKueue to other clusters, state_worker.go tells of it there. explain.go puts it together, print.go words it.
+// a job of MultiKueue to other clusters. explain.go puts it together, print.go words it.
 package explain
 
 import (
@@ -25,7 +25,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -150,7 +149,6 @@ func (f *Facts) conditionSince(name string) *metav1.Time {
 	return nil
 }
 
-// livePods are the pods that have not ended.
 func (f *Facts) livePods() []corev1.Pod {
 	return picked(f.Pods, func(p corev1.Pod) bool { return !podset.PodEnded(&p) })
 }
@@ -173,19 +171,20 @@ func (f *Facts) Assigned() []string {
 	if f.Workload == nil || f.Workload.Status.Admission == nil {
 		return nil
 	}
-	all, ofGPUs := sets.New[string](), sets.New[string]()
+	var all, ofGPUs []string
 	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
 		for name, flavor := range assignment.Flavors {
-			all.Insert(string(flavor))
+			all = append(all, string(flavor))
 			if gpu.IsResource(name) {
-				ofGPUs.Insert(string(flavor))
+				ofGPUs = append(ofGPUs, string(flavor))
 			}
 		}
 	}
 	if len(ofGPUs) > 0 {
-		return sets.List(ofGPUs)
+		all = ofGPUs
 	}
-	return sets.List(all)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // podSetsOf returns the PodSets of a Workload without the pods whose quota was given back because they are done: also one
@@ -198,7 +197,6 @@ func podSetsOf(wl *kueue.Workload) []kueue.PodSet {
 	return podSets
 }
 
-// doneOf is how many pods of a PodSet are done.
 func doneOf(wl *kueue.Workload, podSet kueue.PodSetReference) int32 {
 	if wl == nil || kueuelib.IsFinished(wl) {
 		return 0

@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -71,13 +71,20 @@ func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
 // so none with a topology, since it asks for nothing.
 func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceName]int64) []Verdict {
 	v := Verdict{PodSet: string(ps.Name), group: -1}
-	if len(requests) == 0 && a.needsTopology(ps) {
+	// One of a group has the topology of the group.
+	grouped := ps.TopologyRequest != nil && ps.TopologyRequest.PodSetGroupName != nil
+	if len(requests) == 0 && ps.Count > 0 && !grouped && (kueuelib.IsExplicitlyRequestingTopology(*ps) || a.Cluster.onlyTopologies(a.cq)) {
 		v.Amounts = []Amount{{Resource: corev1.ResourcePods, Requested: int64(ps.Count)}}
 		v.Reasons = []Reason{*lasts(NoRequests, fmt.Sprintf("replicated job %s asks for nothing, and Kueue admits no such pods by a topology", ps.Name),
 			"have the pods of replicated job %s ask for something that ClusterQueue %s has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such",
 			ps.Name, a.cq.Name)}
 	}
-	covered := coveredBy(a.cq)
+	var covered []string
+	for _, group := range a.cq.Spec.ResourceGroups {
+		for _, name := range group.CoveredResources {
+			covered = append(covered, string(name))
+		}
+	}
 	for _, name := range sortedResources(requests) {
 		if slices.Contains(covered, string(name)) {
 			continue
@@ -91,16 +98,6 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 		return nil
 	}
 	return []Verdict{v}
-}
-
-// coveredBy are the resources that a ClusterQueue has quota for.
-func coveredBy(cq *kueue.ClusterQueue) (all []string) {
-	for _, group := range cq.Spec.ResourceGroups {
-		for _, name := range group.CoveredResources {
-			all = append(all, string(name))
-		}
-	}
-	return all
 }
 
 // take reserves the first flavor that fits, for the PodSets that follow.
@@ -156,7 +153,7 @@ func assigns(admission *kueue.Admission, podSet kueue.PodSetReference, flavor ku
 // quota compares what is requested with what there is. Without a look at the Workloads
 // nobody can tell what is free, only what there could be.
 func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *Reason) {
-	name, spec := kueue.ClusterQueueReference(a.cq.Name), quotaFor(a.cq, at)
+	name, spec := kueue.ClusterQueueReference(a.cq.Name), inventory.QuotaOf(a.cq.Spec.ResourceGroups, at.Flavor, at.Resource)
 	amount := Amount{Resource: at.Resource, Requested: requested}
 	if spec != nil {
 		amount.Quota = kueuelib.ResourceValue(at.Resource, spec.NominalQuota)
@@ -223,13 +220,6 @@ func (f *Facts) quotaRemedy() string {
 
 // sortedResources has the GPUs first: they are what is scarce.
 func sortedResources[T any](amounts map[corev1.ResourceName]T) []corev1.ResourceName {
-	return slices.SortedFunc(maps.Keys(amounts), func(a, b corev1.ResourceName) int {
-		switch ofGPU := gpu.IsResource(a); {
-		case ofGPU == gpu.IsResource(b):
-			return cmp.Compare(a, b)
-		case ofGPU:
-			return -1
-		}
-		return 1
-	})
+	names := slices.Sorted(maps.Keys(amounts))
+	return append(picked(names, gpu.IsResource), slices.DeleteFunc(names, gpu.IsResource)...)
 }

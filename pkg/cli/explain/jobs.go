@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -56,57 +55,44 @@ func (f *Facts) podsMade() (made, wanted int32) {
 // jobsToCome reports whether JobSet has yet to make or to resume Jobs. It makes Service and
 // volume claims before that, so whatever refused them once has been overcome afterwards.
 func (f *Facts) jobsToCome() bool {
-	for i := range f.JobSet.Spec.ReplicatedJobs {
-		if f.jobsDue(&f.JobSet.Spec.ReplicatedJobs[i]) > 0 {
-			return true
-		}
-	}
-	return !ptr.Deref(f.JobSet.Spec.Suspend, false) && slices.ContainsFunc(f.Jobs, func(job batchv1.Job) bool {
-		return ptr.Deref(job.Spec.Suspend, false) && !podset.JobEnded(&job)
-	})
+	due := func(rj *jobsetapi.ReplicatedJob) bool { return f.jobsDue(rj) > 0 }
+	suspended := func(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) && !podset.JobEnded(job) }
+	return find(f.JobSet.Spec.ReplicatedJobs, due) != nil || !ptr.Deref(f.JobSet.Spec.Suspend, false) && find(f.Jobs, suspended) != nil
 }
 
 // jobsDue counts the Jobs of a replicated job that are not there and that wait for no other.
 func (f *Facts) jobsDue(rj *jobsetapi.ReplicatedJob) int32 {
-	if slices.ContainsFunc(f.dependencies(rj), func(on jobsetapi.DependsOn) bool { return !f.reached(on) }) {
+	if f.awaited(rj) != nil {
 		return 0
 	}
 	return max(0, rj.Replicas-int32(len(f.jobsOf(rj.Name))))
 }
 
-// dependencies returns what a replicated job waits for: what it depends on or, where the JobSet starts
-// in order, the one before it, which waits for those before itself.
-func (f *Facts) dependencies(rj *jobsetapi.ReplicatedJob) []jobsetapi.DependsOn {
-	all := f.JobSet.Spec.ReplicatedJobs
+// awaited returns what a replicated job waits for: of what it depends on or, where the JobSet starts in order, the one
+// before it, which waits for those before itself; nil for nothing.
+func (f *Facts) awaited(rj *jobsetapi.ReplicatedJob) *jobsetapi.DependsOn {
+	all, on := f.JobSet.Spec.ReplicatedJobs, rj.DependsOn
 	before := slices.IndexFunc(all, func(other jobsetapi.ReplicatedJob) bool { return other.Name == rj.Name }) - 1
-	policy := f.JobSet.Spec.StartupPolicy
-	if policy == nil || policy.StartupPolicyOrder != jobsetapi.InOrder || before < 0 {
-		return rj.DependsOn
+	if policy := f.JobSet.Spec.StartupPolicy; policy != nil && policy.StartupPolicyOrder == jobsetapi.InOrder && before >= 0 {
+		on = []jobsetapi.DependsOn{{Name: all[before].Name, Status: jobsetapi.DependencyReady}}
 	}
-	return []jobsetapi.DependsOn{{Name: all[before].Name, Status: jobsetapi.DependencyReady}}
+	return find(on, func(on *jobsetapi.DependsOn) bool { return !f.reached(on) })
 }
 
 // reached reports whether the replicated job that another waits for is so far, by the rule of
 // JobSet's dependencyReachedStatus. It goes by the Jobs: JobSet does not note how far they are
 // while it cannot make the next.
-func (f *Facts) reached(on jobsetapi.DependsOn) bool {
-	for i := range f.JobSet.Spec.ReplicatedJobs {
-		rj := &f.JobSet.Spec.ReplicatedJobs[i]
-		if rj.Name != on.Name {
-			continue
+func (f *Facts) reached(on *jobsetapi.DependsOn) bool {
+	rj := find(f.JobSet.Spec.ReplicatedJobs, func(rj *jobsetapi.ReplicatedJob) bool { return rj.Name == on.Name })
+	reached := picked(f.jobsOf(on.Name), func(job *batchv1.Job) bool {
+		if on.Status == jobsetapi.DependencyReady {
+			return podset.JobEnded(job) || job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podsAtATime(job)
 		}
-		reached := slices.DeleteFunc(f.jobsOf(on.Name), func(job *batchv1.Job) bool {
-			if on.Status == jobsetapi.DependencyReady {
-				return !podset.JobEnded(job) && job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) < podsAtATime(job)
-			}
-			return !has(job, batchv1.JobComplete)
-		})
-		return len(reached) >= int(rj.Replicas)
-	}
-	return false
+		return has(job, batchv1.JobComplete)
+	})
+	return rj != nil && len(reached) >= int(rj.Replicas)
 }
 
-// jobsOf returns the Jobs of a replicated job that are there.
 func (f *Facts) jobsOf(replicatedJob string) []*batchv1.Job {
 	var jobs []*batchv1.Job
 	for i := range f.Jobs {
@@ -225,7 +211,7 @@ func (f *Facts) unschedulable(pod *corev1.Pod, message string) (reason, remedy s
 		return tooManyPods, "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"
 	}
 	for _, flavor := range f.flavorsOf(pod) {
-		if remedy := cmp.Or(f.outdated(pod, flavor), f.tainted(pod, flavor, message), f.scattered(pod, flavor, message)); remedy != "" {
+		if remedy := cmp.Or(f.outdated(pod, flavor), f.noRoom(pod, flavor, message)); remedy != "" {
 			return corev1.PodReasonUnschedulable, remedy
 		}
 	}
@@ -241,7 +227,7 @@ func (f *Facts) flavorsOf(pod *corev1.Pod) (all []*kueue.ResourceFlavor) {
 		if string(assigned.Name) != pod.Labels[jobsetapi.ReplicatedJobNameKey] {
 			continue
 		}
-		for _, name := range sets.List(sets.New(slices.Collect(maps.Values(assigned.Flavors))...)) {
+		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
 			if flavor := f.Cluster.Flavor(name); flavor != nil {
 				all = append(all, flavor)
 			}
@@ -259,20 +245,6 @@ func (f *Facts) outdated(pod *corev1.Pod, flavor *kueue.ResourceFlavor) string {
 		}
 	}
 	return ""
-}
-
-// roomFor are the nodes of a flavor that would take a pod, and those that would without a taint.
-func (f *Facts) roomFor(pod *corev1.Pod, flavor *kueue.ResourceFlavor) (usable, tainted []*corev1.Node) {
-	for _, node := range f.Cluster.NodesOf(flavor) {
-		switch {
-		case !matches(&pod.Spec, node) || !inventory.Ready(node):
-		case inventory.Untolerated(gpu.Lasting(node), pod.Spec.Tolerations) == nil:
-			usable = append(usable, node)
-		default:
-			tainted = append(tainted, node)
-		}
-	}
-	return usable, tainted
 }
 
 // full reports whether nodes of a flavor have fewer GPUs than there is quota given of it, of a kind that the scheduler lacks.
@@ -296,29 +268,32 @@ func (f *Facts) full(flavor *kueue.ResourceFlavor, message string, nodes []*core
 // untolerated is how the scheduler names a taint.
 var untolerated = regexp.MustCompile(`untolerated taint (\{[^}]+\})`)
 
-// tainted is for pods that would have room if nodes had no taint. For who may not see nodes, the scheduler's words tell, unless
-// other nodes are full: nodes of other flavors have taints, too.
-func (f *Facts) tainted(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message string) string {
-	usable, tainted := f.roomFor(pod, flavor)
-	said := untolerated.FindStringSubmatch(message)
-	switch enough := !strings.Contains(message, "Insufficient "); {
-	case len(tainted) > 0 && (enough || f.full(flavor, message, usable) && !f.full(flavor, message, slices.Concat(usable, tainted))):
+// noRoom is for pods that would have room if nodes had no taint, or for which no node has GPUs although all together have
+// those that were given. For who may not see nodes, the scheduler's words tell of taints, unless other nodes are full:
+// nodes of other flavors have taints, too.
+func (f *Facts) noRoom(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message string) string {
+	var usable, tainted []*corev1.Node
+	for _, node := range f.Cluster.NodesOf(flavor) {
+		switch {
+		case !matches(&pod.Spec, node) || !inventory.Ready(node):
+		case inventory.Untolerated(gpu.Lasting(node), pod.Spec.Tolerations) == nil:
+			usable = append(usable, node)
+		default:
+			tainted = append(tainted, node)
+		}
+	}
+	enough, full, said := !strings.Contains(message, "Insufficient "), f.full(flavor, message, usable), untolerated.FindStringSubmatch(message)
+	switch {
+	case len(tainted) > 0 && (enough || full && !f.full(flavor, message, slices.Concat(usable, tainted))):
 		taint := inventory.Untolerated(gpu.Lasting(tainted[0]), pod.Spec.Tolerations)
 		return fmt.Sprintf("ask who set taint %s on node %s to take it off", taint.ToString(), tainted[0].Name)
 	case !f.Cluster.Saw(nodes) && enough && said != nil:
 		return fmt.Sprintf("ask an admin who set taint %s, to take it off", said[1])
+	case flavor.Spec.TopologyName == nil && f.Cluster.Saw(workloads) && !full:
+		return fmt.Sprintf("free GPUs of flavor %s are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)",
+			flavor.Name)
 	}
 	return ""
-}
-
-// scattered is for pods that no node has GPUs for, although all nodes together have those that were given.
-func (f *Facts) scattered(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message string) string {
-	usable, _ := f.roomFor(pod, flavor)
-	if flavor.Spec.TopologyName != nil || !f.Cluster.Saw(workloads) || f.full(flavor, message, usable) {
-		return ""
-	}
-	return fmt.Sprintf("free GPUs of flavor %s are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)",
-		flavor.Name)
 }
 
 // exceeded are the three lists of what a ResourceQuota says.

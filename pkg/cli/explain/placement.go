@@ -49,7 +49,11 @@ func Placement(f *Facts) []Part {
 	}
 	for _, field := range f.Fields {
 		if path, ok := placementPath(field); ok {
-			parts = append(parts, part(f, field, path))
+			p := Part{ReplicatedJob: field.Job, Field: path, Value: field.Value, SetBy: owner(f, field.Source)}
+			for _, o := range field.Overrode {
+				p.Overrode = append(p.Overrode, Overridden{Value: o.Value, SetBy: owner(f, o.Source)})
+			}
+			parts = append(parts, p)
 		}
 	}
 	return parts
@@ -71,14 +75,6 @@ func placementPath(field provenance.Field) (string, bool) {
 		return spec, patched || slices.ContainsFunc(selecting, func(prefix string) bool { return strings.HasPrefix(spec, prefix) })
 	}
 	return field.Path, patched
-}
-
-func part(f *Facts, field provenance.Field, path string) Part {
-	p := Part{ReplicatedJob: field.Job, Field: path, Value: field.Value, SetBy: owner(f, field.Source)}
-	for _, o := range field.Overrode {
-		p.Overrode = append(p.Overrode, Overridden{Value: o.Value, SetBy: owner(f, o.Source)})
-	}
-	return p
 }
 
 // owner names a source: a runtime by its name, our overrides of Trainer 2.1 like our entry.

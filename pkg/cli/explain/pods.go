@@ -11,7 +11,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -187,23 +186,18 @@ func initializing(pod *corev1.Pod) string {
 
 // makingSince is when the step that a kubelet works on began, by all that it has finished before.
 func makingSince(pod *corev1.Pod) time.Time {
-	begun := pod.CreationTimestamp.Time
-	later := func(t metav1.Time) {
-		if t.After(begun) {
-			begun = t.Time
-		}
-	}
+	finished := []time.Time{pod.CreationTimestamp.Time}
 	for _, c := range pod.Status.Conditions {
 		if c.Status == corev1.ConditionTrue {
-			later(c.LastTransitionTime)
+			finished = append(finished, c.LastTransitionTime.Time)
 		}
 	}
 	for _, status := range pod.Status.InitContainerStatuses {
 		if ended := status.State.Terminated; ended != nil {
-			later(ended.FinishedAt)
+			finished = append(finished, ended.FinishedAt.Time)
 		}
 	}
-	return begun
+	return slices.MaxFunc(finished, time.Time.Compare)
 }
 
 // crashing is for a pod with a container that fails again and again, whether it runs just now or not;
@@ -267,7 +261,6 @@ func (g PodGroup) blocked() bool {
 	return !slices.Contains([]string{"Running", "Succeeded", "Failed", "Terminating"}, g.Reason)
 }
 
-// why is what keeps the pods from that.
 func (g PodGroup) why() string {
 	if g.Message == "" {
 		return g.Reason

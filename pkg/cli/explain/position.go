@@ -17,6 +17,7 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
@@ -32,14 +33,6 @@ type Position struct {
 	Ahead []string `json:"ahead,omitempty"`
 	// Source tells where that comes from: Computed or Visibility.
 	Source Source `json:"source"`
-}
-
-// next returns who is in front. Kueue's own answer says how many are, and not who.
-func (p *Position) next() string {
-	if len(p.Ahead) == 0 {
-		return "another job"
-	}
-	return p.Ahead[0]
 }
 
 // Source is where a position comes from.
@@ -69,7 +62,7 @@ func (f *Facts) Place() *Position {
 	}
 	position := &Position{Place: n + 1, Pending: len(line), Source: Computed}
 	for _, other := range slices.Backward(named) {
-		position.Ahead = append(position.Ahead, nameOf(other))
+		position.Ahead = append(position.Ahead, inventory.JobName(other))
 	}
 	return position
 }
@@ -116,26 +109,20 @@ func askPlaces(ctx context.Context, c client.Client, all ...*Facts) {
 			}
 			answers[key] = summary.Items // None where it fails, which is no reason to tell nothing.
 		}
-		f.Visible = placeIn(answers[key], f)
+		mine := find(answers[key], func(p *visibility.PendingWorkload) bool { return p.Name == f.Workload.Name })
+		if mine == nil {
+			continue
+		}
+		f.Visible = &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
+		if cq := f.clusterQueue(); cq != nil {
+			f.Visible.Pending = int(cq.Status.PendingWorkloads)
+		}
 	}
 }
 
 // waitsForQuota reports whether the job's Workload has a place in its queue.
 func (f *Facts) waitsForQuota() bool {
 	return f.Workload != nil && !kueuelib.IsFinished(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
-}
-
-// placeIn is the job's place in Kueue's answer; nil where it is not there.
-func placeIn(pending []visibility.PendingWorkload, f *Facts) *Position {
-	mine := find(pending, func(p *visibility.PendingWorkload) bool { return p.Name == f.Workload.Name })
-	if mine == nil {
-		return nil
-	}
-	position := &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
-	if cq := f.clusterQueue(); cq != nil {
-		position.Pending = int(cq.Status.PendingWorkloads)
-	}
-	return position
 }
 
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
@@ -176,7 +163,6 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-// aheadShown is how many of those in front are named.
 const aheadShown = 3
 
 func positionText(position *Position) string {

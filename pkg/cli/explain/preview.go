@@ -106,7 +106,6 @@ type previews struct {
 	renderer *trainjob.Renderer
 }
 
-// newPreviews reads what all of them have around them.
 func newPreviews(ctx context.Context, c client.Client, renderer *trainjob.Renderer, in *files) (*previews, error) {
 	r := newReading(c, "", "")
 	r.around(ctx)

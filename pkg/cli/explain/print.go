@@ -16,7 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
-// printer writes explanations for eyes.
 type printer struct {
 	out   io.Writer
 	paint show.Paint
@@ -52,7 +51,7 @@ func (p *printer) print(e *Explanation) error {
 	if l := e.TimeLimit; l != nil {
 		p.say("%s %s, %s used, %s left\n", p.paint.Bold("Time limit:"), seconds(l.Seconds), seconds(l.UsedSeconds), seconds(max(0, l.Seconds-l.UsedSeconds)))
 	}
-	if !e.seenInWorker() {
+	if !slices.ContainsFunc(e.Workers, func(w WorkerExplanation) bool { return w.Explanation != nil }) {
 		// Else nothing runs here: what counts are flavors and placement there.
 		p.flavors(e)
 		p.placement(e)
@@ -68,11 +67,6 @@ func (p *printer) print(e *Explanation) error {
 		}
 	}
 	return p.err
-}
-
-// seenInWorker reports whether it is known what becomes of the job in another cluster.
-func (e *Explanation) seenInWorker() bool {
-	return slices.ContainsFunc(e.Workers, func(w WorkerExplanation) bool { return w.Explanation != nil })
 }
 
 func (p *printer) state(e *Explanation) {

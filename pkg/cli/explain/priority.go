@@ -72,17 +72,10 @@ func (f *Facts) withPriority(ctx context.Context, name string) (*Facts, error) {
 // above says that a higher priority would bring the job past another one; empty where it has that already, and stands behind
 // for another reason.
 func (f *Facts) above(other *kueue.Workload, where string) string {
-	if other != nil && kueuelib.Priority(other) < f.priority() {
+	if other != nil && kueuelib.Priority(other) < kueuelib.Priority(f.workload()) {
 		return ""
 	}
 	return ", or give the job a higher priority than the one " + where
-}
-
-func (f *Facts) priority() int32 {
-	if f.Workload != nil {
-		return kueuelib.Priority(f.Workload)
-	}
-	return f.Priority
 }
 
 // raise says that a higher priority would help; empty where it would change nothing, since the ClusterQueue stops nobody
@@ -98,7 +91,6 @@ func (f *Facts) raise() string {
 	return ""
 }
 
-// stopsForPriority reports whether Kueue stops jobs of a lower priority for those of a ClusterQueue.
 func stopsForPriority(p *kueue.ClusterQueuePreemption) bool {
 	never := []kueue.PreemptionPolicy{"", kueue.PreemptionPolicyNever}
 	return p != nil && (!slices.Contains(never, p.WithinClusterQueue) || p.ReclaimWithinCohort == kueue.PreemptionPolicyLowerPriority ||

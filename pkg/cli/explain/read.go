@@ -154,9 +154,8 @@ func (r *reading) kueue(ctx context.Context) {
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	at, err := cluster.Placed(ctx, r.client, cluster.Kueue)
-	r.err = err
-	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.ConfigMap)
+	at := cluster.KueuePlace(r.Manager)
+	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace
 	}
@@ -201,7 +200,6 @@ func (r *reading) localQueues(ctx context.Context) {
 	r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(u inventory.Unseen) bool { return u.Kind == localQueues })
 }
 
-// compete makes Cluster of the inventory.
 func (r *reading) compete(ctx context.Context) {
 	if r.err == nil {
 		r.Cluster, r.err = NewCluster(ctx, &r.inventory)

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -72,16 +73,8 @@ type Snapshot struct {
 
 // eventTime is when an event was seen last, in whatever field its writer noted it.
 func eventTime(e *corev1.Event) time.Time {
-	last := e.LastTimestamp.Time
-	if e.Series != nil {
-		last = e.Series.LastObservedTime.Time
-	}
-	for _, t := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
-		if last.IsZero() {
-			last = t
-		}
-	}
-	return last
+	again := ptr.Deref(e.Series, corev1.EventSeries{}).LastObservedTime
+	return cmp.Or(again.Time, e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 }
 
 // regarding is what an event is about. Whoever may create events in a namespace of his own may name any UID.
@@ -90,23 +83,12 @@ type regarding struct {
 	uid       types.UID
 }
 
-// byOwner has what was read by whose it is.
 type byOwner struct {
 	workloads map[types.UID][]kueue.Workload
 	jobSets   map[types.UID][]jobsetapi.JobSet
 	jobs      map[types.NamespacedName][]batchv1.Job
 	pods      map[types.NamespacedName][]corev1.Pod
 	events    map[regarding][]corev1.Event
-}
-
-func (s *Snapshot) sort() *byOwner {
-	return &byOwner{
-		workloads: grouped(s.Workloads, func(wl *kueue.Workload) types.UID { return ownerOf(wl) }),
-		jobSets:   grouped(s.JobSets, func(js *jobsetapi.JobSet) types.UID { return ownerOf(js) }),
-		jobs:      grouped(s.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) }),
-		pods:      grouped(s.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) }),
-		events:    grouped(s.Events, func(e *corev1.Event) regarding { return regarding{e.Namespace, e.InvolvedObject.UID} }),
-	}
 }
 
 // grouped returns objects by a key, without those that have none.
@@ -126,7 +108,6 @@ func ownerOf(obj metav1.Object) types.UID {
 	return ptr.Deref(metav1.GetControllerOfNoCopy(obj), metav1.OwnerReference{}).UID
 }
 
-// jobSetOf names the JobSet that a Job or pod was made for.
 func jobSetOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
 }
@@ -134,7 +115,13 @@ func jobSetOf(obj metav1.Object) types.NamespacedName {
 // Of returns what was read of a TrainJob.
 func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 	if s.byOwner == nil {
-		s.byOwner = s.sort()
+		s.byOwner = &byOwner{
+			workloads: grouped(s.Workloads, func(wl *kueue.Workload) types.UID { return ownerOf(wl) }),
+			jobSets:   grouped(s.JobSets, func(js *jobsetapi.JobSet) types.UID { return ownerOf(js) }),
+			jobs:      grouped(s.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) }),
+			pods:      grouped(s.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) }),
+			events:    grouped(s.Events, func(e *corev1.Event) regarding { return regarding{e.Namespace, e.InvolvedObject.UID} }),
+		}
 	}
 	by := s.byOwner
 	told := func(uid types.UID) []corev1.Event { return by.events[regarding{job.Namespace, uid}] }

@@ -172,7 +172,7 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
 	case d.Before != nil:
 		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
+			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, inventory.JobName(d.Before))}
 	}
 	s := &State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"), Remedy: f.quotaRemedy()}
 	if refusedForGood.MatchString(d.Message) && !strings.Contains(d.Message, "insufficient unused quota") {
@@ -228,8 +228,12 @@ func (f *Facts) notYet(assignment string) *State {
 			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
 			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.KueuePlace(f.Manager).Namespace, f.lookAgain())}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
+		before := "another job" // Kueue's own answer says how many are in front, and not who.
+		if len(p.Ahead) > 0 {
+			before = p.Ahead[0]
+		}
 		return &State{Reason: "BehindOthers",
-			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
+			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, before),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
 	}
 	if says := scheduler.WhyWaiting(f.Workload); says != "" && quotaReserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && f.overdue(quotaReserved.LastTransitionTime) {
@@ -264,7 +268,7 @@ func eviction(f *Facts, evicted *metav1.Condition) string {
 				return slices.Contains(ids, string(wl.UID)) || slices.Contains(ids, string(ownerOf(wl)))
 			})
 			if by != nil {
-				text += " by " + nameOf(by)
+				text += " by " + inventory.JobName(by)
 			}
 		}
 		if c := f.condition(kueue.WorkloadPreempted); c != nil {

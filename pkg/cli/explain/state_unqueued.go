@@ -181,17 +181,14 @@ func heldOut(f *Facts) *State {
 	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
 		return &State{Phase: Stopping, Reason: "Held", Message: fmt.Sprintf("is being stopped, to be held out of queue %s", queue) + podsLeft(f, keepsQuota)}
 	}
-	s := &State{Phase: Held, Reason: "Held", Stuck: true, Since: heldSince(f), Message: fmt.Sprintf("is held out of queue %s by its user", queue),
+	// Where somebody else than the plugin changed the label, nobody knows when.
+	ours := picked(f.Job.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == hold.FieldOwner })
+	begun := since(metav1.NewTime(kueueconfig.LastWritten(ours, kueueconstants.QueueLabel)))
+	s := &State{Phase: Held, Reason: "Held", Stuck: true, Since: begun, Message: fmt.Sprintf("is held out of queue %s by its user", queue),
 		Remedy: fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
 	if f.Workload == nil && !f.Saw(workloads) {
 		s.Hidden = workloads
 		s.Message += "; you may not see its Workload, nor so whether it still has quota"
 	}
 	return s
-}
-
-// heldSince is when the plugin changed the label last; nil where somebody else did.
-func heldSince(f *Facts) *metav1.Time {
-	ours := picked(f.Job.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == hold.FieldOwner })
-	return since(metav1.NewTime(kueueconfig.LastWritten(ours, kueueconstants.QueueLabel)))
 }

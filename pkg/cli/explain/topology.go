@@ -90,13 +90,6 @@ func (a *assigner) places(flavor *kueue.ResourceFlavor) bool {
 		!queue.HasMultiKueueAdmissionCheck() && !queue.HasProvRequestAdmissionCheck(kueue.ResourceFlavorReference(flavor.Name))
 }
 
-// needsTopology reports whether Kueue takes only a flavor with a topology for a PodSet. One of a
-// group has that of the group.
-func (a *assigner) needsTopology(ps *kueue.PodSet) bool {
-	grouped := ps.TopologyRequest != nil && ps.TopologyRequest.PodSetGroupName != nil
-	return ps.Count > 0 && !grouped && (kueuelib.IsExplicitlyRequestingTopology(*ps) || a.Cluster.onlyTopologies(a.cq))
-}
-
 // instead names the request nearest to that of a PodSet which would fit on empty nodes, as
 // Kueue would place it; empty for none.
 func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {

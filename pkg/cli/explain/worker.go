@@ -5,6 +5,8 @@ package explain
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,8 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -129,7 +133,16 @@ func copiesIn(ctx context.Context, workers *cluster.Workers, name, namespace str
 	if err != nil {
 		return func(*Facts) Worker { return Worker{Cluster: name, Problem: err} }
 	}
-	found, err := allIn(ctx, at, namespace)
+	found := map[client.ObjectKey]*Facts{}
+	c, err := at.Client()
+	if err == nil {
+		var there *Snapshot
+		if there, err = ReadAll(ctx, c, namespace); err == nil {
+			for _, f := range there.Facts {
+				found[client.ObjectKeyFromObject(f.Job)] = f
+			}
+		}
+	}
 	return func(f *Facts) Worker {
 		w := Worker{Cluster: name, Context: at.Context}
 		switch copied := found[client.ObjectKeyFromObject(f.Job)]; {
@@ -146,22 +159,6 @@ func copiesIn(ctx context.Context, workers *cluster.Workers, name, namespace str
 	}
 }
 
-func allIn(ctx context.Context, at *cluster.Worker, namespace string) (map[client.ObjectKey]*Facts, error) {
-	c, err := at.Client()
-	if err != nil {
-		return nil, err
-	}
-	snapshot, err := ReadAll(ctx, c, namespace)
-	if err != nil {
-		return nil, err
-	}
-	found := map[client.ObjectKey]*Facts{}
-	for _, f := range snapshot.Facts {
-		found[client.ObjectKeyFromObject(f.Job)] = f
-	}
-	return found, nil
-}
-
 // There returns the facts of the copy that runs in a worker, and that worker; nil where there is
 // none, or none that can be seen.
 func (f *Facts) There() *Worker {
@@ -169,4 +166,99 @@ func (f *Facts) There() *Worker {
 		return nil
 	}
 	return &f.Workers[0]
+}
+
+// inWorker is for a job that MultiKueue has in a worker: the state is the one that it has there.
+func inWorker(f *Facts) *State {
+	name, _ := f.Dispatched()
+	if name == "" {
+		return nil
+	}
+	w := f.worker(name)
+	if w.Facts == nil {
+		s := &State{Phase: Elsewhere, Reason: "InWorker", Message: "is in worker cluster " + name, Since: f.conditionSince(kueue.WorkloadAdmitted)}
+		if w.Problem != nil {
+			s.Message += "; " + w.Problem.Error()
+		}
+		if exit.Code(w.Problem) == exit.Unseen {
+			s.Reason = Unseen
+		}
+		return s
+	}
+	s := StateOf(w.Facts)
+	if s.Hidden != "" {
+		s.Hidden += " in cluster " + name
+	}
+	s.Message, s.Remedy = fmt.Sprintf("is in worker cluster %s, where it %s", name, s.Message), w.there(s.Remedy)
+	return &s
+}
+
+// worker returns what is known of a worker, which may not have been looked into.
+func (f *Facts) worker(name string) *Worker {
+	if w := find(f.Workers, func(w *Worker) bool { return w.Cluster == name }); w != nil {
+		return w
+	}
+	return &Worker{Cluster: name}
+}
+
+// there says of a remedy where it helps.
+func (w *Worker) there(remedy string) string {
+	if remedy == "" {
+		return ""
+	}
+	return fmt.Sprintf("in cluster %s (--context %s): %s", w.Cluster, w.Context, remedy)
+}
+
+// uncopied is for a job that a worker has admitted, and that MultiKueue has not copied there.
+func uncopied(f *Facts) *State {
+	if !f.Uncopied || f.Workload == nil || !kueuelib.IsAdmitted(f.Workload) {
+		return nil
+	}
+	admitted := f.condition(kueue.WorkloadAdmitted)
+	s := &State{Phase: Starting, Reason: "CopyMissing", Since: since(admitted.LastTransitionTime),
+		Message: fmt.Sprintf("is admitted (%s) and about to be copied", f.assignment())}
+	switch {
+	case runtimeMissing(f.Undescribed):
+		s.Reason, s.Stuck, s.Remedy = "RuntimeMissing", true, "create the runtime as it is in the manager cluster"
+		s.Message = fmt.Sprintf("is admitted (%s) and cannot be copied: %s", f.assignment(), f.Undescribed)
+	case f.overdue(admitted.LastTransitionTime):
+		s.Stuck = true
+		s.Message = fmt.Sprintf("was admitted (%s) %s ago and is not copied: the log of Kueue in the manager cluster says why",
+			f.assignment(), show.Age(f.Now, admitted.LastTransitionTime.Time))
+	}
+	return s
+}
+
+// dispatching is for a job that has quota here, and for which MultiKueue asks workers.
+func dispatching(f *Facts) *State {
+	_, nominated := f.Dispatched()
+	if len(nominated) == 0 {
+		return nil
+	}
+	s := &State{Phase: Reserved, Reason: "Dispatching", Stuck: true, Since: f.conditionSince(kueue.WorkloadQuotaReserved)}
+	var told []string
+	for _, name := range nominated {
+		text, there := f.worker(name).asked()
+		told = append(told, text)
+		s.Stuck = s.Stuck && there.Stuck
+		if s.Remedy == "" {
+			s.Remedy = f.worker(name).there(there.Remedy)
+		}
+	}
+	s.Message = fmt.Sprintf("has quota in %s and waits for a worker cluster to admit it: %s", f.queueText(), strings.Join(told, "; "))
+	return s
+}
+
+// asked tells what has become of a job in a worker that may admit it.
+func (w *Worker) asked() (string, State) {
+	switch {
+	case w.Facts != nil:
+		s := StateOf(w.Facts)
+		return fmt.Sprintf("in %s it %s", w.Cluster, s.Message), s
+	case errors.Is(w.Problem, cluster.ErrNoCopy):
+		return fmt.Sprintf("%s has not been asked yet", w.Cluster), State{}
+	case w.Problem != nil:
+		return fmt.Sprintf("%s (%s)", w.Cluster, w.Problem), State{}
+	}
+	return w.Cluster, State{}
 }

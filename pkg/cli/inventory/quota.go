@@ -102,6 +102,16 @@ func Usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name co
 	return kueue.ResourceUsage{}
 }
 
+// QuotaOf returns the quota of a resource in a flavor, as it stands in resource groups; nil where they have none.
+func QuotaOf(groups []kueue.ResourceGroup, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) *kueue.ResourceQuota {
+	for grant := range Grants(groups) {
+		if grant.Flavor == flavor && grant.Quota.Name == name {
+			return grant.Quota
+		}
+	}
+	return nil
+}
+
 // Grant is the quota of one resource in one flavor, as a ClusterQueue or Cohort has it.
 type Grant struct {
 	Flavor kueue.ResourceFlavorReference

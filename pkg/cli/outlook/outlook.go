@@ -134,13 +134,12 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 	if !o.NoArrivals {
 		q.Arrivals = o.arrivals(q.Runtimes, jobs)
 		if within := q.Arrivals.Within; within < 24*time.Hour && len(o.Workloads) > 0 {
-			warnings = append(warnings, fmt.Sprintf("others are taken to come as in the last %s: of what ended before, nothing is left", Roughly(ptr.To(int64(within.Seconds())))))
+			warnings = append(warnings, fmt.Sprintf("others are taken to come as in the last %s: of what ended before, nothing is left", Roughly(int64(within.Seconds()))))
 		}
 	}
 	return q, warnings
 }
 
-// entrant is a Workload that runs, or waits in a queue that Kueue looks at.
 func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, jobs byUID) (forecast.Entrant, bool) {
 	e := forecast.Entrant{Workload: inventory.WithRequests(wl), Running: runtimes.Of(o.subject(wl, jobs))}
 	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
@@ -179,7 +178,6 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 	return s
 }
 
-// addTraits adds what a TrainJob tells of how long it runs.
 func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitted *metav1.Condition) {
 	s.Runtime = job.Spec.RuntimeRef.Name
 	if o.Manager != nil {

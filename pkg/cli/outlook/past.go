@@ -61,7 +61,6 @@ func (f *Flags) Complete(ctx context.Context, notes io.Writer) error {
 	return err
 }
 
-// measured asks a Prometheus how long the TrainJobs of each queue ran.
 func measured(ctx context.Context, c *prom.Client, now time.Time) ([]forecast.Histogram, error) {
 	if err := c.OneCluster(ctx, now.Add(-forecast.Month), now); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@
 package outlook
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,6 +46,11 @@ type Start struct {
 type part struct {
 	*forecast.Question
 	waiting map[client.ObjectKey]bool
+
+	// names are those of all jobs, unknown of those whose running times nobody knows; sources are from what others are known.
+	names   map[client.ObjectKey]string
+	unknown []string
+	sources map[forecast.Source]int
 }
 
 // Of returns when Workloads start that wait; nothing of one whose queue leads nowhere. The futures of a part of the cluster
@@ -63,7 +67,9 @@ func Of(ctx context.Context, q *forecast.Question, all ...*kueue.Workload) (map[
 				continue
 			}
 			at = len(parts)
-			parts = append(parts, &part{about, map[client.ObjectKey]bool{}})
+			parts = append(parts, &part{
+				Question: about, waiting: map[client.ObjectKey]bool{}, names: map[client.ObjectKey]string{}, sources: map[forecast.Source]int{},
+			})
 		}
 		parts[at].waiting[client.ObjectKeyFromObject(wl)] = true
 	}
@@ -97,27 +103,40 @@ func (p *part) play(ctx context.Context, starts map[client.ObjectKey]*Start) err
 	if err != nil {
 		return err
 	}
-	k := knownOf(p.Question)
+	for _, e := range p.Entrants {
+		name := inventory.JobName(e.Workload)
+		p.names[client.ObjectKeyFromObject(e.Workload)] = name
+		p.sources[e.Running.Source]++
+		if e.Running.Source == forecast.Unknown {
+			p.unknown = append(p.unknown, name)
+		}
+	}
+	slices.Sort(p.unknown)
 	for _, key := range p.Until {
-		starts[key] = answer(p.Question, k, futures, key)
+		starts[key] = p.answer(futures, key)
 	}
 	return nil
 }
 
-func answer(q *forecast.Question, k *known, futures *forecast.Futures, key client.ObjectKey) *Start {
-	b := futures.Band(key, q.Horizon)
+func (p *part) answer(futures *forecast.Futures, key client.ObjectKey) *Start {
+	b := futures.Band(key, p.Horizon)
 	s := &Start{
 		P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
-		HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: k.sources,
+		HorizonSeconds: int64(p.Horizon.Seconds()), Futures: b.Futures, Sources: p.sources,
 	}
 	if futures.LeftOut > 0 {
 		s.Warnings = []string{LeftOut(futures.LeftOut)}
 	}
 	if b.AfterShare >= often {
-		s.After = k.names[b.After]
+		s.After = p.names[b.After]
 	}
-	if b.P50 == nil {
-		s.Unknown = k.why(key, s.Futures)
+	others := slices.DeleteFunc(slices.Clone(p.unknown), func(name string) bool { return name == p.names[key] })
+	switch {
+	case b.P50 != nil:
+	case s.Futures == 0:
+		s.Unknown = "the time was over before one future was played"
+	case len(others) > 0:
+		s.Unknown = fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", show.Few(others, 3))
 	}
 	return s
 }
@@ -129,45 +148,6 @@ func LeftOut(workloads int) string {
 
 // often is how often a job has to be the one before for it to be named.
 const often = 0.25
-
-// known is what is known of the jobs of a question.
-type known struct {
-	names   map[client.ObjectKey]string
-	sources map[forecast.Source]int
-	// unknown are those of which nothing is, sorted by their names.
-	unknown []client.ObjectKey
-}
-
-func knownOf(q *forecast.Question) *known {
-	k := &known{names: map[client.ObjectKey]string{}, sources: map[forecast.Source]int{}}
-	for _, e := range q.Entrants {
-		key := client.ObjectKeyFromObject(e.Workload)
-		k.names[key] = inventory.JobName(e.Workload)
-		k.sources[e.Running.Source]++
-		if e.Running.Source == forecast.Unknown {
-			k.unknown = append(k.unknown, key)
-		}
-	}
-	slices.SortFunc(k.unknown, func(a, b client.ObjectKey) int { return cmp.Compare(k.names[a], k.names[b]) })
-	return k
-}
-
-// why is why there is no answer for a job; empty where there is one.
-func (k *known) why(key client.ObjectKey, futures int) string {
-	if futures == 0 {
-		return "the time was over before one future was played"
-	}
-	var names []string
-	for _, other := range k.unknown {
-		if other != key {
-			names = append(names, k.names[other])
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", show.Few(names, 3))
-}
 
 func seconds(d *time.Duration) *int64 {
 	if d == nil {
@@ -184,24 +164,24 @@ func (s Start) String() string {
 	case s.Unknown != "":
 		return "unknown, because " + s.Unknown
 	case s.P50 == nil:
-		return fmt.Sprintf("in %.0f %% of the futures not within %s (%d futures)", 100*s.Late, Roughly(ptr.To(s.HorizonSeconds)), s.Futures)
+		return fmt.Sprintf("in %.0f %% of the futures not within %s (%d futures)", 100*s.Late, Roughly(s.HorizonSeconds), s.Futures)
 	}
 	does := "starts"
 	if s.QuotaOnly {
 		does = "gets quota"
 	}
-	text := fmt.Sprintf("%s in about %s, between %s and %s (%s)", does, Roughly(s.P50), Roughly(s.P10), s.latest(), s.band())
+	text := fmt.Sprintf("%s in about %s, between %s and %s (%s)", does, Roughly(*s.P50), Roughly(*s.P10), s.latest(), s.band())
 	switch {
 	case s.P90 != nil && *s.P90 < int64(time.Minute.Seconds()):
 		text = fmt.Sprintf("%s within a minute (P90 of %d futures)", does, s.Futures)
 	case s.narrow():
-		text = fmt.Sprintf("%s in about %s (%s)", does, Roughly(s.P50), s.band())
+		text = fmt.Sprintf("%s in about %s (%s)", does, Roughly(*s.P50), s.band())
 	}
 	if s.After != "" {
 		text += ", often after " + s.After + " ends"
 	}
 	if s.Late > 0 {
-		text += fmt.Sprintf("; in %.0f %% of the futures not within %s", max(1, 100*s.Late), Roughly(ptr.To(s.HorizonSeconds)))
+		text += fmt.Sprintf("; in %.0f %% of the futures not within %s", max(1, 100*s.Late), Roughly(s.HorizonSeconds))
 	}
 	return text
 }
@@ -223,27 +203,24 @@ func (s Start) Short() string {
 		return ""
 	}
 	if s.narrow() {
-		return Roughly(s.P50)
+		return Roughly(*s.P50)
 	}
-	return fmt.Sprintf("%s (%s-%s)", Roughly(s.P50), Roughly(s.P10), s.latest())
+	return fmt.Sprintf("%s (%s-%s)", Roughly(*s.P50), Roughly(*s.P10), s.latest())
 }
 
 // narrow is a band whose ends are told alike.
-func (s Start) narrow() bool { return Roughly(s.P10) == s.latest() }
+func (s Start) narrow() bool { return Roughly(*s.P10) == s.latest() }
 
 func (s Start) latest() string {
 	if s.P90 == nil {
-		return "more than " + Roughly(ptr.To(s.HorizonSeconds))
+		return "more than " + Roughly(s.HorizonSeconds)
 	}
-	return Roughly(s.P90)
+	return Roughly(*s.P90)
 }
 
 // Roughly is a time in one unit, as exactly as a forecast can be.
-func Roughly(seconds *int64) string {
-	if seconds == nil {
-		return ""
-	}
-	d := time.Duration(*seconds) * time.Second
+func Roughly(seconds int64) string {
+	d := time.Duration(seconds) * time.Second
 	switch {
 	case d < time.Minute:
 		return "0 min"

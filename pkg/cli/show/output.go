@@ -67,12 +67,12 @@ func encodeJSONPath(out io.Writer, format string, value any) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encoding for -o %s: %w", format, err)
-	}
 	var tree any
-	if err := json.Unmarshal(data, &tree); err != nil {
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(data, &tree)
+	}
+	if err != nil {
 		return fmt.Errorf("encoding for -o %s: %w", format, err)
 	}
 	return path.Execute(out, tree)

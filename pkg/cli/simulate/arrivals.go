@@ -67,7 +67,6 @@ func readArrivals(data []byte, path string, at *outlook.Outlook) ([]forecast.Job
 	return jobs, errors.Join(all...)
 }
 
-// row is one of a CSV.
 type row struct {
 	line   int
 	fields []string
@@ -120,7 +119,8 @@ func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	queue := a.queue(record[1])
+	namespace, name, _ := strings.Cut(record[1], "/")
+	queue := a.at.LocalQueue(namespace, kueue.LocalQueueName(name))
 	if queue == nil {
 		return job, a.wrong(1, "there is no LocalQueue %q: write it as namespace/name", record[1])
 	}
@@ -157,14 +157,6 @@ func (a *arrivals) time(text string) (time.Time, error) {
 		return at, a.wrong(0, "%q is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z", text)
 	}
 	return a.at.Now.Add(at.Sub(a.first)), nil
-}
-
-func (a *arrivals) queue(text string) *kueue.LocalQueue {
-	namespace, name, found := strings.Cut(text, "/")
-	if found {
-		return a.at.LocalQueue(namespace, kueue.LocalQueueName(name))
-	}
-	return nil
 }
 
 // workloadOf spreads GPUs over as few pods as hold them, some of which may have one more than others.

@@ -140,14 +140,12 @@ func waiting(at *outlook.Outlook, job string) (*kueue.Workload, error) {
 	return nil, fmt.Errorf("there is no Workload of a job %s that waits: write it as NAMESPACE/JOB", job)
 }
 
-// search tries sets of a part of a cluster.
 type search struct {
 	question *forecast.Question
 	target   client.ObjectKey
 	now      time.Time
 }
 
-// candidate is somebody who could go.
 type candidate struct {
 	Loss
 	key  client.ObjectKey

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/dump"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -116,7 +115,7 @@ func (o *options) tooYoung(at *outlook.Outlook) bool {
 		return false
 	}
 	if len(at.Workloads) > 0 {
-		o.warn("nobody is taken to come: it is known of the last %s only who came, and a day is the least; a CSV of --arrivals says it", outlook.Roughly(ptr.To(int64(known.Seconds()))))
+		o.warn("nobody is taken to come: it is known of the last %s only who came, and a day is the least; a CSV of --arrivals says it", outlook.Roughly(int64(known.Seconds())))
 	}
 	return true
 }

@@ -34,7 +34,6 @@ func (o *options) print(c Comparison) error {
 	return printCharts(o.streams.Out, c)
 }
 
-// byGroup are the waits by queue and size.
 func (r *Result) byGroup() map[[2]string]Waits {
 	all := map[[2]string]Waits{}
 	for _, w := range r.Waits {
@@ -47,13 +46,12 @@ func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	waits := show.NewTable("QUEUE", "SIZE", "JOBS", "WAITING AT END", "MEDIAN WAIT", "P90 WAIT")
 	last := cmp.Or(c.After, &c.Before)
 	before, after := c.Before.byGroup(), last.byGroup()
-	groups := map[[2]string]Waits{} // What changes bring may be in neither queue nor size before.
-	maps.Copy(groups, before)
-	maps.Copy(groups, after)
+	groups := maps.Clone(before)
+	maps.Copy(groups, after) // What changes bring may be in neither queue nor size before.
 	for _, group := range slices.SortedFunc(maps.Keys(groups), compareGroups) {
 		was, is := before[group], after[group]
 		waits.Row(cmp.Or(group[0], "all"), cmp.Or(group[1], "-"), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
-			c.both(outlook.Roughly(&was.MedianSeconds), outlook.Roughly(&is.MedianSeconds)), c.both(outlook.Roughly(&was.P90Seconds), outlook.Roughly(&is.P90Seconds)))
+			c.both(outlook.Roughly(was.MedianSeconds), outlook.Roughly(is.MedianSeconds)), c.both(outlook.Roughly(was.P90Seconds), outlook.Roughly(is.P90Seconds)))
 	}
 	if err := waits.Print(out, paint); err != nil {
 		return err
@@ -73,7 +71,6 @@ func (c *Comparison) both(before, after any) string {
 	return fmt.Sprintf("%v → %v", before, after)
 }
 
-// writeCSV writes the waits.
 func writeCSV(out io.Writer, c Comparison) error {
 	records := [][]string{{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}}
 	for name, of := range c.plays() {

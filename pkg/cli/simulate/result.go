@@ -52,7 +52,6 @@ type Usage struct {
 // parts is into how many parts a play is divided for a chart.
 const parts = 60
 
-// counter makes a Result of events.
 type counter struct {
 	begin   time.Time
 	horizon time.Duration
@@ -63,7 +62,6 @@ type counter struct {
 	result  Result
 }
 
-// counted is a job as far as it has come.
 type counted struct {
 	queue, size string
 	came        time.Time
@@ -124,7 +122,6 @@ func (c *counter) tell(e forecast.Event) {
 	}
 }
 
-// stop counts what a job has used.
 func (c *counter) stop(job *counted, at time.Time) {
 	part, since, until := c.horizon/parts, max(0, job.ran.Sub(c.begin)), at.Sub(c.begin)
 	for flavor, gpus := range job.gpus {
@@ -151,7 +148,6 @@ func (c *counter) waiting() sets.Set[client.ObjectKey] {
 	return all
 }
 
-// end closes the books.
 func (c *counter) end() Result {
 	waits := map[[2]string][]time.Duration{}
 	waiting := map[[2]string]int{}

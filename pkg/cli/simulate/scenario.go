@@ -51,7 +51,6 @@ type Scenario struct {
 	Jobs []string `json:"jobs,omitempty"`
 }
 
-// readScenario reads a file strictly.
 func readScenario(path string) (Scenario, error) {
 	var s Scenario
 	data, err := os.ReadFile(path)
@@ -126,7 +125,6 @@ func pair(apply func(c *changed, what, value string) error) func(*changed, strin
 	}
 }
 
-// none reports whether nothing is different.
 func (s *Scenario) none() bool {
 	listed := slices.ContainsFunc(s.lists(), func(l list) bool { return len(*l.texts) > 0 })
 	return !listed && len(s.Preemption) == 0 && s.FairSharing == nil
@@ -150,10 +148,7 @@ func (s *Scenario) apply(before *outlook.Outlook) (*changed, error) {
 		before.ClusterQueues[n].DeepCopyInto(&i.ClusterQueues[n])
 	}
 	if s.FairSharing != nil {
-		kueueConfig := configapi.Configuration{}
-		if before.Kueue != nil {
-			kueueConfig = *before.Kueue
-		}
+		kueueConfig := ptr.Deref(before.Kueue, configapi.Configuration{})
 		kueueConfig.FairSharing = s.FairSharing
 		after.Kueue = &kueueConfig
 	}
@@ -245,13 +240,12 @@ func changeQuota(c *changed, what, value string, change func(*kueue.ResourceQuot
 	if cq == nil {
 		return fmt.Errorf("there is no ClusterQueue %s", parts[0])
 	}
-	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
-		if string(grant.Flavor) == parts[1] && string(grant.Quota.Name) == parts[2] {
-			change(grant.Quota, &quantity)
-			return nil
-		}
+	quota := inventory.QuotaOf(cq.Spec.ResourceGroups, kueue.ResourceFlavorReference(parts[1]), corev1.ResourceName(parts[2]))
+	if quota == nil {
+		return fmt.Errorf("ClusterQueue %s has no quota of %s in flavor %s", parts[0], parts[2], parts[1])
 	}
-	return fmt.Errorf("ClusterQueue %s has no quota of %s in flavor %s", parts[0], parts[2], parts[1])
+	change(quota, &quantity)
+	return nil
 }
 
 func addNodes(c *changed, what, value string) error {

@@ -45,19 +45,14 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	}
 	// Without it, jobs are not told apart by their users.
 	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
-	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
-		warn("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
+	var deployment appsv1.Deployment
+	if c.Get(ctx, client.ObjectKey{Namespace: cluster.Kueue.Namespace, Name: cluster.Kueue.Deployment}, &deployment) == nil {
+		release := cluster.Release(&deployment, nil)
+		if release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
+			warn("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
+		}
 	}
 	return o, nil
-}
-
-// kueueRelease is empty where it is not seen.
-func kueueRelease(ctx context.Context, c client.Client) string {
-	var deployment appsv1.Deployment
-	if c.Get(ctx, client.ObjectKey{Namespace: cluster.Kueue.Namespace, Name: cluster.Kueue.Deployment}, &deployment) != nil {
-		return ""
-	}
-	return cluster.Release(&deployment, nil)
 }
 
 // readFiles reads what files have of a cluster: Kueue's objects, in a namespace where they name none, and nodes.

@@ -159,7 +159,6 @@ func (o *options) completeScenario() error {
 	return nil
 }
 
-// read reads the cluster, or the files.
 func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 	namespace, err := o.flags.InNamespace(false)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
@@ -36,7 +37,6 @@ const example = `  # The steps, and where the time went
   # For scripts
   kubectl trainjob timeline llm -n team-a -o json`
 
-// svg is the picture's value of -o.
 const svg = "svg"
 
 type options struct {
@@ -73,10 +73,15 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	facts, err := load(ctx, c, namespace, name)
+	job, err := cluster.TrainJob(ctx, c, namespace, name)
 	if err != nil {
 		return err
 	}
+	s, err := explain.ReadMade(ctx, c, namespace, name)
+	if err != nil {
+		return err
+	}
+	facts := factsOf(s, job, job.CreationTimestamp.Time, nil)
 	lookInto(ctx, o.workers, facts)
 	o.tellUnseen(facts)
 	t := Of(facts)

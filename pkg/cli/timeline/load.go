@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -23,23 +22,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// load reads all that there is about a TrainJob.
-func load(ctx context.Context, c client.Client, namespace, name string) (*Facts, error) {
-	job, err := cluster.TrainJob(ctx, c, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	s, err := explain.ReadMade(ctx, c, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return factsOf(s, job, job.CreationTimestamp.Time, nil), nil
-}
-
 // factsOf picks what is of a TrainJob that was created at a time: what is older is of another one. copied is the
 // Workload that MultiKueue made this one's for; nil for a job of this cluster.
 func factsOf(s *explain.Snapshot, job *trainjob.TrainJob, begun time.Time, copied *kueue.Workload) *Facts {
-	f := &Facts{Now: s.Now, Job: job, Gated: hasEntry(job) && (copied != nil || job.Labels[kueueconstants.QueueLabel] != ""), Unseen: s.Unseen, Jobs: s.Jobs, Pods: s.Pods}
+	hasEntry := patch.Of(trainjob.Trainer21).Has(&job.Spec) || patch.Of(trainjob.Trainer23).Has(&job.Spec)
+	f := &Facts{Now: s.Now, Job: job, Gated: hasEntry && (copied != nil || job.Labels[kueueconstants.QueueLabel] != ""), Unseen: s.Unseen, Jobs: s.Jobs, Pods: s.Pods}
 	f.Workloads = slices.DeleteFunc(s.Workloads, func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, job) })
 	for i := range s.JobSets {
 		if metav1.IsControlledBy(&s.JobSets[i], job) {
@@ -48,11 +35,6 @@ func factsOf(s *explain.Snapshot, job *trainjob.TrainJob, begun time.Time, copie
 	}
 	f.pickEvents(s.Events, begun, copied)
 	return f
-}
-
-// hasEntry reports whether the manager's entry is there, of whatever generation of Trainer.
-func hasEntry(job *trainjob.TrainJob) bool {
-	return patch.Of(trainjob.Trainer21).Has(&job.Spec) || patch.Of(trainjob.Trainer23).Has(&job.Spec)
 }
 
 // pickEvents takes those of the objects, and of pods and Workloads that are gone, which their names

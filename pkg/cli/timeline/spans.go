@@ -152,7 +152,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// spans sums up each phase.
 func spans(all []part) []Span {
 	sums := map[Phase]time.Duration{}
 	var total time.Duration

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -72,7 +73,6 @@ func Of(f *Facts) Timeline {
 	return t
 }
 
-// stepsIn are those of one cluster.
 func stepsIn(f *Facts) []Step {
 	all := slices.Concat(jobSteps(f), workloadSteps(f), jobSetSteps(f), eventSteps(f), podSteps(f))
 	return once(slices.DeleteFunc(all, func(s Step) bool { return s.Time.IsZero() }))
@@ -240,7 +240,8 @@ func eventSteps(f *Facts) []Step {
 		if name, made := workloadMade(e, f.Job.Namespace); made {
 			s.Object, s.Step, s.milestone = "Workload "+name, "made it", queued
 		}
-		steps = append(steps, seen(s, lastTime(e))...)
+		last := ptr.Deref(e.Series, corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(e.LastTimestamp.Time)}).LastObservedTime
+		steps = append(steps, seen(s, last.Time)...)
 	}
 	return steps
 }
@@ -269,11 +270,4 @@ func workloadMade(e *corev1.Event, namespace string) (name string, made bool) {
 // firstTime is when an event was seen first, in whatever field its writer noted it.
 func firstTime(e *corev1.Event) time.Time {
 	return cmp.Or(e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time)
-}
-
-func lastTime(e *corev1.Event) time.Time {
-	if e.Series != nil {
-		return e.Series.LastObservedTime.Time
-	}
-	return e.LastTimestamp.Time
 }

@@ -24,7 +24,6 @@ const (
 	margin  = 20
 )
 
-// colours of the phases.
 var colours = map[Phase]string{
 	Preparing: "#9aa5b1", WaitingForQuota: "#f0b429", WaitingForChecks: "#de911d", Starting: "#62b0e8",
 	WaitingForPods: "#2186eb", Started: "#7fcfae", Running: "#3ebd93", Stopping: "#e66a6a", Held: "#b8c4ce", Deactivated: "#627d98",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -19,7 +20,6 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -30,26 +30,12 @@ import (
 
 var runtimeRefPath = field.NewPath("spec", "runtimeRef")
 
-// checker checks TrainJobs by the rules of a release.
 type checker struct {
 	generation trainjob.TrainerVersion
 	files      *runtimes
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
-}
-
-func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *runtimes) (*checker, error) {
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		return nil, err
-	}
-	c := &checker{generation: generation, files: files, runtimes: trainjob.NewRuntimes(files, nil).As(generation)}
-	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
-		return nil, err
-	}
-	c.validator, err = trainjob.NewValidator(ctx, scheme)
-	return c, err
 }
 
 // check reports on the TrainJobs and runtimes of a document.
@@ -70,15 +56,6 @@ func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) 
 		c.checkRuntimes(ctx, r, doc)
 	}
 	return nil
-}
-
-// checkBeside reports on the runtimes of a document that was named for them.
-func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) {
-	if doc.Err != nil {
-		r.Findings = append(r.Findings, unreadable(doc, doc.Err))
-		return
-	}
-	c.checkRuntimes(ctx, r, doc)
 }
 
 // unreadable is about a document that cannot be read as objects.
@@ -120,26 +97,16 @@ func notStrings(data []byte) field.ErrorList {
 	}
 	_ = json.Unmarshal(data, &object) // What cannot be read so is told by undecodable.
 	var errs field.ErrorList
+	kinds := map[reflect.Kind]string{reflect.Float64: "number", reflect.Bool: "bool"} // Those that could be a string.
 	for name, values := range map[string]map[string]any{"labels": object.Metadata.Labels, "annotations": object.Metadata.Annotations} {
 		for key, value := range values {
-			if is := kindOf(value); is != "" {
+			if is := kinds[reflect.ValueOf(value).Kind()]; is != "" {
 				errs = append(errs, field.Invalid(field.NewPath("metadata", name).Key(key), field.OmitValueType{}, "it must be a string and is a "+is+": write it in quotes"))
 			}
 		}
 	}
 	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
 	return errs
-}
-
-// kindOf is what a value of JSON is that could be a string; empty for others, and for one that is.
-func kindOf(value any) string {
-	switch value.(type) {
-	case float64:
-		return "number"
-	case bool:
-		return "bool"
-	}
-	return ""
 }
 
 // undecodable is about an object that is in order by its schema, which says nothing of metadata, and cannot be read
@@ -170,7 +137,9 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 		return nil, nil, err
 	}
 	verdict := rules.Create(c.generation, runtime, &job.Spec)
-	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, kueueLabels(job)), verdict.Warnings
+	// What Kueue reads from labels and annotations, with a queue or without.
+	ofKueue := append(jobframework.ValidateJobOnCreate(genericJob{job: job}), kueuelib.NoTimeLimit(job.Labels)...)
+	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, ofKueue), verdict.Warnings
 	switch {
 	case missing == nil:
 	case missing.Type == field.ErrorTypeNotSupported || c.files.cluster != nil:
@@ -213,13 +182,7 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	return nil, field.Invalid(runtimeRefPath.Child("name"), ref.Name, why), nil
 }
 
-// kueueLabels checks what Kueue reads from the labels and annotations, of a TrainJob with a
-// queue or not.
-func kueueLabels(job *trainjob.TrainJob) field.ErrorList {
-	return append(jobframework.ValidateJobOnCreate(genericJob{job: job}), kueuelib.NoTimeLimit(job.Labels)...)
-}
-
-// genericJob is what that check asks of a job: the object and its kind.
+// genericJob is what Kueue's check asks of a job: the object and its kind.
 type genericJob struct {
 	jobframework.GenericJob
 	job *trainjob.TrainJob
@@ -268,4 +231,34 @@ func byIndex(errs field.ErrorList, job *trainjob.TrainJob) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// unknownKinds tells of objects of Trainer's group, also in a list, whose kind it does not
+// have: nothing would be checked of a Trainjob.
+func unknownKinds(doc *manifest.Document) []finding {
+	type object struct{ APIVersion, Kind string }
+	var content struct {
+		object
+		Items []object
+	}
+	data, err := doc.JSON()
+	if err != nil || json.Unmarshal(data, &content) != nil {
+		return nil // It is not an object of Trainer's, which could be read.
+	}
+	known := []string{trainer.TrainJobKind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
+	var found []finding
+	check := func(path *field.Path, o object) {
+		isKnown := slices.Contains(known, strings.TrimSuffix(o.Kind, "List"))
+		if isKnown || !strings.HasPrefix(o.APIVersion, trainer.GroupVersion.Group+"/") {
+			return
+		}
+		at := path.Child("kind").String()
+		err := field.NotSupported(nil, o.Kind, known)
+		found = append(found, finding{File: doc.Path, Line: doc.LineOf(at), Severity: doubtful, Field: at, Reason: string(err.Type), Message: err.ErrorBody()})
+	}
+	check(nil, content.object)
+	for i, item := range content.Items {
+		check(field.NewPath("items").Index(i), item)
+	}
+	return found
 }

@@ -6,13 +6,17 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
 // The severities of a finding.
@@ -66,7 +70,6 @@ var reasons = map[string]string{
 	assumed:                             "Something was taken for granted",
 }
 
-// text is what is wrong, and with what.
 func (f finding) text() string {
 	if f.Field == "" {
 		return f.Message
@@ -74,7 +77,6 @@ func (f finding) text() string {
 	return f.Field + ": " + f.Message
 }
 
-// report is what the command found.
 type report struct {
 	// Trainer is the release whose rules were used.
 	Trainer   string    `json:"trainer"`
@@ -133,13 +135,6 @@ func (r *report) printLines(out io.Writer, line func(finding) string) error {
 	return err
 }
 
-// forPeople is the line of a finding on a terminal.
-func (f finding) forPeople(paint show.Paint) string {
-	severity := map[string]func(string) string{refused: paint.Red, doubtful: paint.Yellow, told: paint.Dim}[f.Severity](f.Severity)
-	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, severity, f.text())
-}
-
-// checked says how much was looked at.
 func (r *report) checked() string {
 	jobs, runtimes := show.Count(r.TrainJobs, "TrainJob"), show.Count(r.Runtimes, "runtime")
 	switch {
@@ -149,4 +144,64 @@ func (r *report) checked() string {
 		return runtimes
 	}
 	return jobs + " and " + runtimes
+}
+
+// The formats of -o beside those of package show.
+const (
+	// sarifFormat is what code scanning reads (SARIF 2.1.0).
+	sarifFormat = "sarif"
+	// githubFormat is workflow commands, which GitHub turns into annotations.
+	githubFormat = "github"
+)
+
+func (r *report) print(out io.Writer, format string) error {
+	switch format {
+	case "":
+		paint := show.Painter(out)
+		colours := map[string]func(string) string{refused: paint.Red, doubtful: paint.Yellow, told: paint.Dim}
+		return r.printLines(out, func(f finding) string {
+			return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, colours[f.Severity](f.Severity), f.text())
+		})
+	case sarifFormat:
+		return show.Encode(out, show.JSON, r.sarif())
+	case githubFormat:
+		return r.printLines(out, finding.workflowCommand)
+	}
+	if r.Findings == nil {
+		r.Findings = []finding{}
+	}
+	return show.Encode(out, format, r)
+}
+
+// sarif returns a log with a run. What is wrong is grouped by the API server's reasons.
+func (r *report) sarif() *sarif.Report {
+	run := sarif.NewRunWithInformationURI("kubectl-trainjob validate", "https://github.com/kueue-trainer/kueue-trainer/blob/main/docs/plugin.md#validate")
+	run.Tool.Driver.WithVersion(version.Get().Version)
+	for _, f := range r.Findings {
+		run.AddRule(f.Reason).WithShortDescription(sarif.NewMultiformatMessageString().WithText(reasons[f.Reason]))
+		path := url.URL{Path: filepath.ToSlash(f.File)}
+		if f.File == manifest.Stdin {
+			path.Path = "stdin"
+		}
+		place := sarif.NewPhysicalLocation().
+			WithArtifactLocation(sarif.NewArtifactLocation().WithURI(path.String())).
+			WithRegion(sarif.NewRegion().WithStartLine(f.Line))
+		run.CreateResultForRule(f.Reason).WithLevel(f.Severity).
+			WithMessage(sarif.NewTextMessage(f.text())).
+			AddLocation(sarif.NewLocationWithPhysicalLocation(place))
+	}
+	return sarif.NewReport().AddRun(run)
+}
+
+// escaped is text in the message of a workflow command, property in one of its properties
+// (https://docs.github.com/actions/reference/workflow-commands-for-github-actions).
+var (
+	escaped  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func (f finding) workflowCommand() string {
+	command := map[string]string{refused: "error", doubtful: "warning", told: "notice"}[f.Severity]
+	return fmt.Sprintf("::%s file=%s,line=%d,title=%s::%s",
+		command, property.Replace(f.File), f.Line, property.Replace("kubectl trainjob validate"), escaped.Replace(f.text()))
 }

@@ -65,7 +65,6 @@ func (r *runtimes) assumed(job *trainjob.TrainJob) bool {
 		!r.Has(key) && r.stock.Has(key)
 }
 
-// checkRuntimes reports on the runtimes of a document.
 func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Document) {
 	for _, kind := range []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind} {
 		found, err := doc.Objects(trainer.GroupVersion.Group, kind)
@@ -94,19 +93,14 @@ func (c *checker) runtimeErrors(ctx context.Context, data []byte) field.ErrorLis
 		return errs
 	}
 	errs = append(errs, runtimeMetadata(&rt.ObjectMeta)...)
-	if !c.webhookAsked(&rt) {
+	// Since 2.3 a label takes a runtime out of Trainer's webhook, and the runtimes that Trainer ships have it.
+	if c.generation >= trainjob.Trainer23 && rt.Labels["trainer.kubeflow.org/webhook-validation"] == "disabled" {
 		return errs
 	}
 	if _, err := (&webhooks.ClusterTrainingRuntimeValidator{}).ValidateCreate(ctx, &rt); err != nil {
 		errs = append(errs, fieldErrors(err)...)
 	}
 	return errs
-}
-
-// webhookAsked reports whether the API server asks Trainer's webhook about a runtime. Since
-// 2.3 a label takes a runtime out of it, and the runtimes that Trainer ships have it.
-func (c *checker) webhookAsked(rt *trainer.ClusterTrainingRuntime) bool {
-	return c.generation < trainjob.Trainer23 || rt.Labels["trainer.kubeflow.org/webhook-validation"] != "disabled"
 }
 
 func runtimeMetadata(metadata *metav1.ObjectMeta) field.ErrorList {

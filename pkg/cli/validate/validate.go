@@ -3,9 +3,8 @@
 // Package validate is the command that checks TrainJob manifests by the rules of every release
 // of Trainer, and of Kueue.
 //
-// validate.go is the command, runtimes.go finds the runtimes. check.go and kinds.go check what
-// is written, plugins.go asks Trainer's plugins, made.go checks what comes of it. finding.go is
-// what they find, machines.go prints it, for machines too.
+// validate.go is the command, runtimes.go finds the runtimes. check.go checks what is written,
+// made.go asks Trainer's plugins, and checks what comes of it. finding.go prints what they find.
 package validate
 
 import (
@@ -16,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -107,7 +107,11 @@ func (o *options) run(ctx context.Context) error {
 	r := &report{Trainer: c.generation.String()}
 	for _, file := range beside {
 		for i := range file.Documents {
-			c.checkBeside(ctx, r, &file.Documents[i])
+			if doc := &file.Documents[i]; doc.Err != nil {
+				r.Findings = append(r.Findings, unreadable(doc, doc.Err))
+			} else {
+				c.checkRuntimes(ctx, r, doc)
+			}
 		}
 	}
 	for _, file := range files {
@@ -156,11 +160,20 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 			}
 		}
 	}
-	found, err := newRuntimes(generation, files, namespace, asked)
+	c := &checker{generation: generation}
+	if c.files, err = newRuntimes(generation, files, namespace, asked); err != nil {
+		return nil, err
+	}
+	c.runtimes = trainjob.NewRuntimes(c.files, nil).As(generation)
+	scheme, err := cluster.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	return newChecker(ctx, generation, found)
+	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
+		return nil, err
+	}
+	c.validator, err = trainjob.NewValidator(ctx, scheme)
+	return c, err
 }
 
 func parseRelease(text string) (trainjob.TrainerVersion, error) {
@@ -184,7 +197,8 @@ func (o *options) print(r *report) error {
 	}
 	switch {
 	case r.TrainJobs+r.Runtimes == 0:
-		return nothing(o.files.Filenames)
+		return fmt.Errorf("there is no TrainJob and no runtime in %s: name files that have one, of apiVersion %s and kind %s",
+			strings.Join(o.files.Filenames, ", "), trainer.GroupVersion, trainer.TrainJobKind)
 	case r.count(refused) > 0:
 		return exit.With(exit.Findings, errors.New("not every TrainJob is valid"))
 	case r.count(doubtful) > 0:

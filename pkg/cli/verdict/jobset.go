@@ -90,7 +90,6 @@ func dependencies(rj *jobsetapi.ReplicatedJob, path *field.Path, before sets.Set
 	return refused, waits
 }
 
-// targets are the replicated jobs that a policy is for.
 func targets(path *field.Path, wanted []string, names sets.Set[string]) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range wanted {
@@ -164,7 +163,6 @@ func coordinator(js *jobsetapi.JobSet) field.ErrorList {
 	return complaints(path, label, validation.IsValidLabelValue(label))
 }
 
-// claims checks the volume claims of all policies.
 func claims(js *jobsetapi.JobSet) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()

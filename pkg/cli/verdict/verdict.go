@@ -8,14 +8,19 @@
 // right. Only the plugin may link it. The manager does without, since there the API server
 // itself is asked.
 //
-// verdict.go says what is refused of one JobSet and of the Jobs and pods that come of it, jobset.go judges
-// JobSets, path.go follows paths in objects.
+// verdict.go says what is refused of one JobSet and of the Jobs and pods that come of it, and follows paths in objects;
+// jobset.go judges JobSets.
 package verdict
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -129,4 +134,74 @@ func refusals(kind, prefix string, rj *jobsetapi.ReplicatedJob, errs field.Error
 		all = append(all, Refusal{Kind: kind, ReplicatedJob: rj.Name, Path: path, Message: err.ErrorBody()})
 	}
 	return all
+}
+
+// Tree is an object of an API, which can be encoded, as JSON has it.
+func Tree(object any) any {
+	var tree any
+	data, _ := json.Marshal(object)
+	_ = json.Unmarshal(data, &tree)
+	return tree
+}
+
+var steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+
+// Follow goes down a path whose items have numbers or names. It returns the path as far as there is something, with numbers,
+// and all of it with names where items have any; how long the one is, and the other.
+func Follow(tree any, path string) (numbered, named string, depth, total int) {
+	all := steps.FindAllString(path, -1)
+	for _, step := range all {
+		key, number := strings.Trim(step, "[]"), step
+		switch at := tree.(type) {
+		case map[string]any:
+			tree = at[key]
+		case []any:
+			tree = nil
+			if i := itemOf(at, key); i >= 0 {
+				number, step, tree = "["+strconv.Itoa(i)+"]", "["+nameOf(at[i], key)+"]", at[i]
+			}
+		default:
+			tree = nil
+		}
+		named = joined(named, step)
+		if tree != nil {
+			numbered, depth = joined(numbered, number), depth+1
+		}
+	}
+	return numbered, named, depth, len(all)
+}
+
+func joined(path, step string) string {
+	if path != "" && step[0] != '[' {
+		path += "."
+	}
+	return path + step
+}
+
+// itemOf finds an item by its name or its number, or returns -1.
+func itemOf(items []any, key string) int {
+	for i, item := range items {
+		fields, _ := item.(map[string]any)
+		if slices.ContainsFunc(names, func(name string) bool { return fields[name] == key }) {
+			return i
+		}
+	}
+	if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(items) {
+		return i
+	}
+	return -1
+}
+
+// names are the keys by which items are told apart.
+var names = []string{"mountPath", "name"}
+
+// nameOf is the key of an item, or what it goes by where it has none.
+func nameOf(item any, otherwise string) string {
+	fields, _ := item.(map[string]any)
+	for _, key := range names {
+		if name, ok := fields[key].(string); ok && name != "" {
+			return name
+		}
+	}
+	return otherwise
 }
