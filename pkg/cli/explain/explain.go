@@ -100,9 +100,7 @@ func Explain(f *Facts) Explanation {
 	if f.Undescribed != nil {
 		e.Undescribed = f.Undescribed.Error()
 	}
-	for _, unseen := range f.Cluster.Unseen {
-		e.Unseen = append(e.Unseen, unseen.Kind)
-	}
+	e.Unseen = append(e.Unseen, f.Cluster.Unseen...)
 	for _, kind := range f.Unseen {
 		e.Unseen = append(e.Unseen, kind+" of namespace "+f.Job.Namespace)
 	}

@@ -51,7 +51,7 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	}
 	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{*kit.LocalQueue("team", "gpus", "pool")}}
 	for _, kind := range unseen {
-		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind})
+		i.Unseen = append(i.Unseen, kind)
 	}
 	if i.Saw(clusterQueues) {
 		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
