@@ -63,14 +63,17 @@ const (
 	flavorProbe   Kind = "a ResourceFlavor made as a dry run"
 )
 
+// probes are in the order of how many webhooks are asked.
+var probes = []Kind{flavorProbe, jobSetProbe, trainJobProbe}
+
 // verb is what one has to be allowed.
 func (k Kind) verb() string {
-	switch k {
-	case trainJobProbe, jobSetProbe, flavorProbe:
+	switch {
+	case slices.Contains(probes, k):
 		return "make one"
-	case accessReviews:
+	case k == accessReviews:
 		return "make them"
-	case secrets:
+	case k == secrets:
 		return "get them"
 	}
 	return "list them"
@@ -227,10 +230,12 @@ const probeName = "kubectl-trainjob-doctor"
 // webhooks of every part answer shows there, wherever they are.
 func (l *loader) probe(ctx context.Context, namespace string) {
 	f := l.facts
-	f.Probes.Flavor = l.client.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: probeName}}, client.DryRunAll)
-	f.Probes.JobSet = l.client.Create(ctx, plainJobSet(namespace), client.DryRunAll)
-	f.Probes.Job, f.Probes.TrainJob = trainjob.DryRun(ctx, l.client, namespace, trainjob.ProbeQueue)
-	for kind, err := range map[Kind]error{flavorProbe: f.Probes.Flavor, jobSetProbe: f.Probes.JobSet, trainJobProbe: f.Probes.TrainJob} {
+	f.Refusals = map[Kind]error{
+		flavorProbe: l.client.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: probeName}}, client.DryRunAll),
+		jobSetProbe: l.client.Create(ctx, plainJobSet(namespace), client.DryRunAll),
+	}
+	f.Probed, f.Refusals[trainJobProbe] = trainjob.DryRun(ctx, l.client, namespace, trainjob.ProbeQueue)
+	for kind, err := range f.Refusals {
 		if name, _ := failedWebhook(err); err != nil && name == "" {
 			f.Unread[kind] = err
 		}
