@@ -470,6 +470,17 @@ func TestLeftovers(t *testing.T) {
 
 const listProcesses = "kubectl -n jobs get trainjobs -o custom-columns=NAME:.metadata.name,PROCESSES:.spec.trainer.numProcPerNode"
 
+func TestCountByNamespace(t *testing.T) {
+	pod := func(namespace, name string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	counts := map[string][]string{}
+	for _, kind := range []string{"Job", "Pod"} {
+		count(counts, kind, []corev1.Pod{pod("a", "held"), pod("b", "held"), pod("a", "free"), pod("a", "held")}, func(p *corev1.Pod) bool { return p.Name == "held" })
+	}
+	expect.Same(t, "Unexpected counts", map[string][]string{"a": {"2 Jobs", "2 Pods"}, "b": {"1 Job", "1 Pod"}}, counts)
+}
+
 func TestLoadReadsWhatTrainJobsHaveNoFieldFor(t *testing.T) {
 	scheme := kit.Scheme()
 	scheme.AddKnownTypeWithName(trainjob.GVK, &unstructured.Unstructured{})
