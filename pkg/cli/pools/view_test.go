@@ -80,9 +80,7 @@ func TestUsers(t *testing.T) {
 
 func unseen(kinds ...string) func(*inventory.Inventory) {
 	return func(i *inventory.Inventory) {
-		for _, kind := range kinds {
-			i.Unseen = append(i.Unseen, kind)
-		}
+		i.Unseen = append(i.Unseen, kinds...)
 	}
 }
 
