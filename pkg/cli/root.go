@@ -13,7 +13,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
@@ -84,7 +83,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return plainly(err) })
 	flags.AddFlags(root.PersistentFlags())
-	_ = root.RegisterFlagCompletionFunc("namespace", cluster.Complete(flags, true, func() client.ObjectList { return &corev1.NamespaceList{} }))
+	_ = root.RegisterFlagCompletionFunc("namespace", cluster.Complete(flags, true, &corev1.NamespaceList{}))
 	_ = root.RegisterFlagCompletionFunc("context", flags.CompleteContexts)
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		doctor.NewCommand,

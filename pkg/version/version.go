@@ -15,11 +15,11 @@ var version, revision string
 // Info is what is known of a build.
 type Info struct {
 	// Version is a release, or Go's pseudo-version of a checkout; "devel" where neither is known.
-	Version string
+	Version string `json:"version"`
 	// Revision is the commit; empty where that is not known.
-	Revision string
+	Revision string `json:"revision,omitempty"`
 	// Go is the version of the compiler.
-	Go string
+	Go string `json:"go"`
 }
 
 // Get returns what is known of this build.

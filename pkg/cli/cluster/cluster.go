@@ -3,8 +3,8 @@
 // Package cluster connects the plugin's commands to the cluster that kubectl's flags name.
 //
 // cluster.go has the flags and clients, and errors of clusters that cannot be reached; trainjobs.go the names that users
-// give and the shell completes, and reads TrainJobs; workers.go what MultiKueue runs elsewhere. parts.go knows the managers
-// that work together, manager.go finds where they are and kueue-trainer's and Kueue's configurations.
+// give and the shell completes, and reads TrainJobs; workers.go what MultiKueue runs elsewhere. manager.go knows the managers
+// that work together, and finds where they are and kueue-trainer's and Kueue's configurations.
 package cluster
 
 import (
@@ -84,7 +84,8 @@ func Sentence(err error) error {
 	switch {
 	case clientcmd.IsEmptyConfig(err), isRequest && server(request).Host == unconfigured:
 		return errors.New("no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server")
-	case noSuchContext(err):
+	// It has no type of its own.
+	case err != nil && strings.HasPrefix(err.Error(), "context ") && strings.HasSuffix(err.Error(), " does not exist"):
 		return fmt.Errorf("%w: kubectl config get-contexts lists those that there are", err)
 	case isRequest:
 		at := server(request)
@@ -96,29 +97,26 @@ func Sentence(err error) error {
 	return forbidden(err)
 }
 
-// unauthorized is how the API server says that a user has no right to something. What webhooks, policies and quotas refuse is
-// forbidden, too.
+// unauthorized is how the API server says that a user has no right to something.
 var unauthorized = regexp.MustCompile(`User "[^"]*" cannot (\w+) resource "([^"]+)" in API group "([^"]*)" (?:at the cluster scope|in the namespace "([^"]+)")`)
+
+// ForRights reports whether an error is about a right that the user lacks. What webhooks, policies and quotas refuse is
+// forbidden, too, whatever rights one has.
+func ForRights(err error) bool {
+	return apierrors.IsForbidden(err) && unauthorized.MatchString(err.Error())
+}
 
 // forbidden returns an error about a right that the user lacks with the exit code for that, unless it has one.
 func forbidden(err error) error {
-	if _, coded := errors.AsType[*exit.Error](err); coded || !apierrors.IsForbidden(err) {
+	if _, coded := errors.AsType[*exit.Error](err); coded || !ForRights(err) {
 		return err
 	}
 	match := unauthorized.FindStringSubmatch(err.Error())
-	if match == nil {
-		return err
-	}
 	where := "in the whole cluster"
 	if namespace := match[4]; namespace != "" {
 		where = "in namespace " + namespace
 	}
 	return exit.With(exit.Unseen, fmt.Errorf("you may not %s %s %s: ask an admin for that (%w)", match[1], strings.TrimSuffix(match[2]+"."+match[3], "."), where, err))
-}
-
-// noSuchContext is about an error that has no type of its own.
-func noSuchContext(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "context ") && strings.HasSuffix(err.Error(), " does not exist")
 }
 
 func server(request *url.Error) *url.URL {

@@ -119,14 +119,14 @@ func Names(ctx context.Context, c client.Reader, list client.ObjectList, namespa
 	return names, err
 }
 
-// Complete offers the names of a kind to the shell: those of the namespace, or all.
-func Complete(flags Flags, all bool, list func() client.ObjectList) cobra.CompletionFunc {
+// Complete offers the names of the kind of a list to the shell: those of the namespace, or all.
+func Complete(flags Flags, all bool, list client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		c, namespace, err := flags.ClientIn(all)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names, err := Names(cmd.Context(), c, list(), namespace)
+		names, err := Names(cmd.Context(), c, list, namespace)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -136,7 +136,7 @@ func Complete(flags Flags, all bool, list func() client.ObjectList) cobra.Comple
 
 // CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell.
 func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
-	all := Complete(flags, false, func() client.ObjectList { return &trainjob.List{} })
+	all := Complete(flags, false, &trainjob.List{})
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		names, directive := all(cmd, args, toComplete)
 		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive

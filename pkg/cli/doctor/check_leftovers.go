@@ -96,18 +96,13 @@ func leftGates(f *Facts, found func(hit)) {
 		return
 	}
 	counts := map[string][]string{}
-	count := func(kind string, held map[string]int) {
-		for namespace, n := range held {
-			counts[namespace] = append(counts[namespace], show.Count(n, kind))
-		}
-	}
 	holds := func(pods *corev1.PodSpec) bool { return patch.HasAdmissionGate(pods.SchedulingGates) }
-	count("TrainJob", perNamespace(f.TrainJobs, func(job *trainjob.TrainJob) bool { return !job.Finished() && holdsGate(job) }))
-	count("JobSet", perNamespace(f.JobSets, func(js *jobsetapi.JobSet) bool {
+	count(counts, "TrainJob", f.TrainJobs, func(job *trainjob.TrainJob) bool { return !job.Finished() && holdsGate(job) })
+	count(counts, "JobSet", f.JobSets, func(js *jobsetapi.JobSet) bool {
 		return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return holds(&rj.Template.Spec.Template.Spec) })
-	}))
-	count("Job", perNamespace(f.Jobs, func(job *batchv1.Job) bool { return holds(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil }))
-	count("Pod", perNamespace(f.Pods, func(pod *corev1.Pod) bool { return holds(&pod.Spec) }))
+	})
+	count(counts, "Job", f.Jobs, func(job *batchv1.Job) bool { return holds(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil })
+	count(counts, "Pod", f.Pods, func(pod *corev1.Pod) bool { return holds(&pod.Spec) })
 	for namespace, held := range counts {
 		h := about("Namespace", "", namespace, "counts", strings.Join(held, ", "))
 		if f.generation() == trainjob.Trainer21 {
@@ -118,18 +113,20 @@ func leftGates(f *Facts, found func(hit)) {
 	}
 }
 
-// perNamespace counts the objects that are meant.
-func perNamespace[T any, P interface {
+// count adds, by namespace, how many of the items are meant.
+func count[T any, P interface {
 	*T
 	metav1.Object
-}](items []T, meant func(*T) bool) map[string]int {
+}](counts map[string][]string, kind string, items []T, meant func(*T) bool) {
 	in := map[string]int{}
 	for i := range items {
 		if meant(&items[i]) {
 			in[P(&items[i]).GetNamespace()]++
 		}
 	}
-	return in
+	for namespace, n := range in {
+		counts[namespace] = append(counts[namespace], show.Count(n, kind))
+	}
 }
 
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their

@@ -91,7 +91,9 @@ func kueueVersion(f *Facts, found func(hit)) {
 	release, err := version.ParseGeneric(is)
 	h := hit{values: append(f.of(kueuePart), "release", is)}
 	switch {
-	case !serves(crd, kueue.SchemeGroupVersion.Version):
+	case !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == kueue.SchemeGroupVersion.Version && v.Served
+	}):
 		found(h)
 	case err != nil:
 		h.Problem = "Kueue is there; its release is not written where doctor looks: the image of its Deployment, and label " + cluster.VersionLabel + " of its ConfigMap."
@@ -105,12 +107,6 @@ func kueueVersion(f *Facts, found func(hit)) {
 
 // version tells a part's release; empty where nothing says it.
 func (f *Facts) version(p *part) string { return cluster.Release(f.deployment(p), f.configMap(p)) }
-
-func serves(crd *apiextensionsv1.CustomResourceDefinition, name string) bool {
-	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == name && v.Served
-	})
-}
 
 var integrationChecks = []check{{
 	inOrder: "one integration looks after TrainJobs",

@@ -169,7 +169,9 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor, node *corev1.Node) []c
 	}
 	tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
 	return slices.DeleteFunc(gpu.Lasting(node), func(taint corev1.Taint) bool {
-		return declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true)
+		// Kueue knows of it, and admits only who tolerates it.
+		declared := slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
+		return declared || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true)
 	})
 }
 
@@ -188,11 +190,6 @@ func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
 	podset.AddTolerations(podSets, cluster.Rules(f.managerConfiguration()))
 	return podSets[0].Template.Spec.Tolerations
-}
-
-// declared reports whether Kueue knows of a taint: it then admits only who tolerates it.
-func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
-	return slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
 }
 
 // taintHit is about a taint of some of a flavor's GPU nodes. One that others do not have was set for these nodes, such as to

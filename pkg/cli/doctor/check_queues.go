@@ -50,6 +50,12 @@ var queueChecks = []check{{
 	advice:   "{make}, or {instead}:",
 	commands: []string{"{see}", "kubectl edit clusterqueue {name}"},
 }, {
+	ID: "ClusterQueueInactive", Severity: Warning,
+	problem:  "The ClusterQueue is being deleted.",
+	effect:   "TrainJobs in its queues wait for ever.",
+	advice:   "It goes when its last Workload has given its quota back; then create it again, if it is still wanted. Who holds it:",
+	commands: []string{"kubectl get workloads -A -o wide"},
+}, {
 	ID: "ClusterQueueStopped", Severity: Warning, When: "somebody has set `stopPolicy`",
 	problem:  "The ClusterQueue was stopped: its stopPolicy is {policy}.",
 	effect:   "No TrainJob in it is admitted{evicted}.",
@@ -125,21 +131,13 @@ func inactiveClusterQueues(f *Facts, found func(hit)) {
 		stopped, values := stopped(cq.Spec.StopPolicy)
 		switch condition := inventory.Inactive(cq); {
 		case !cq.DeletionTimestamp.IsZero(): // Nobody starts it again.
-			found(deleted(cq))
+			found(about("ClusterQueue", "", cq.Name).as("ClusterQueueInactive", Warning))
 		case stopped:
 			found(about("ClusterQueue", "", cq.Name, values...).as("ClusterQueueStopped", Warning))
 		case condition != nil:
 			found(inactive(cq, condition))
 		}
 	}
-}
-
-func deleted(cq *kueue.ClusterQueue) hit {
-	h := about("ClusterQueue", "", cq.Name).as("ClusterQueueInactive", Warning)
-	h.Problem = "The ClusterQueue is being deleted."
-	h.Advice = "It goes when its last Workload has given its quota back; then create it again, if it is still wanted. Who holds it:"
-	h.Commands = []string{"kubectl get workloads -A -o wide"}
-	return h
 }
 
 func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) hit {

@@ -144,12 +144,8 @@ func cordoned(nodes []*corev1.Node, name corev1.ResourceName) string {
 	if len(nodes) == 0 {
 		return ""
 	}
-	var names []string
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
 	amount := inventory.Allocatable(nodes, name)
-	return fmt.Sprintf(", %s of them on cordoned nodes (%s)", amount.String(), few(names))
+	return fmt.Sprintf(", %s of them on cordoned nodes (%s)", amount.String(), few(inventory.Names(nodes)))
 }
 
 func theNodes(n int, flavors []*kueue.ResourceFlavor) string {
@@ -157,11 +153,7 @@ func theNodes(n int, flavors []*kueue.ResourceFlavor) string {
 	if len(flavors) == 1 {
 		return "the flavor's " + count
 	}
-	var names []string
-	for _, flavor := range flavors {
-		names = append(names, flavor.Name)
-	}
-	return fmt.Sprintf("the %s of flavors %s, which overlap,", count, strings.Join(names, ", "))
+	return fmt.Sprintf("the %s of flavors %s, which overlap,", count, strings.Join(inventory.Names(flavors), ", "))
 }
 
 // lowered returns what quotas would be that are together no more than there is, and whether

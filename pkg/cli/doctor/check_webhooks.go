@@ -19,9 +19,9 @@ import (
 )
 
 // answers is the check that the webhooks of a part answer, asked by a probe.
-func answers(inOrder, when string, probe Kind, at int) check {
+func answers(inOrder, when string, probe Kind) check {
 	return check{
-		inOrder: inOrder, looksAt: []Kind{mutating, validating, probe}, wrong: silentWebhooks(at),
+		inOrder: inOrder, looksAt: []Kind{mutating, validating, probe}, wrong: silentWebhooks(probe),
 		ID: "WebhookSilent", Severity: Error, When: when,
 		problem: "{part} does not answer: webhook {webhook}: {reason}", effect: "{without}", commands: []string{"{logs}", "{restart}"},
 	}
@@ -38,9 +38,9 @@ var webhookChecks = []check{{
 	problem: "Webhook {webhook} of {part} {problem}", effect: "{without}",
 	advice: "If {part} was uninstalled, this is left of it: kubectl delete {kind} {name}",
 },
-	answers("Kueue answers", "the API server cannot call it", flavorProbe, 0),
-	answers("JobSet answers", "", jobSetProbe, 1),
-	answers("Trainer and kueue-trainer answer", "", trainJobProbe, 2),
+	answers("Kueue answers", "the API server cannot call it", flavorProbe),
+	answers("JobSet answers", "", jobSetProbe),
+	answers("Trainer and kueue-trainer answer", "", trainJobProbe),
 	{
 		inOrder: "kueue-trainer's webhooks see every TrainJob, and see it last", looksAt: []Kind{mutating, validating}, wrong: webhookPolicies,
 		ID: "WebhookPolicy", Severity: Error, When: "ours has not `failurePolicy: Fail`",
@@ -129,25 +129,21 @@ func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
 	case inventory.Find(f.Services, service.Namespace, service.Name) == nil:
 		return served + " does not exist.", []string{f.install(w.part)}
 	case !slices.ContainsFunc(f.EndpointSlices, func(s discoveryv1.EndpointSlice) bool {
-		return s.Namespace == service.Namespace && s.Labels[discoveryv1.LabelServiceName] == service.Name && anyReady(s)
+		return s.Namespace == service.Namespace && s.Labels[discoveryv1.LabelServiceName] == service.Name &&
+			slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.Conditions.Ready, true) })
 	}):
 		return served + " has no ready endpoint.", []string{w.part.logs(), w.part.restart()}
 	}
 	return "", nil
 }
 
-func anyReady(slice discoveryv1.EndpointSlice) bool {
-	return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.Conditions.Ready, true) })
-}
-
 // silentWebhooks finds the webhook that the API server could not ask about one of the
 // probes. Kueue is asked about all of them, so of each part the first is enough.
-func silentWebhooks(probe int) func(*Facts, func(hit)) {
+func silentWebhooks(probe Kind) func(*Facts, func(hit)) {
 	return func(f *Facts, found func(hit)) {
-		errs := f.Probes.all()
-		w, reason := f.silent(errs[probe])
-		told := w != nil && slices.ContainsFunc(errs[:probe], func(earlier error) bool {
-			other, _ := f.silent(earlier)
+		w, reason := f.silent(f.Refusals[probe])
+		told := w != nil && slices.ContainsFunc(probes[:slices.Index(probes, probe)], func(earlier Kind) bool {
+			other, _ := f.silent(f.Refusals[earlier])
 			return other != nil && other.part == w.part
 		})
 		if w != nil && !told {

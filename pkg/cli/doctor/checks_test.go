@@ -62,12 +62,12 @@ const bindManager = "kubectl -n kueue-trainer-system create rolebinding kueue-tr
 func uninstalled(f *Facts) {
 	f.Deployments, f.Leases = f.Deployments[:3], nil
 	f.Mutating, f.Validating = f.Mutating[:3], f.Validating[:3]
-	f.Probes.Job = &trainjob.TrainJob{}
+	f.Probed = &trainjob.TrainJob{}
 }
 
 // inTreeActive is what the probe brings while Kueue's own webhook suspends TrainJobs.
 func inTreeActive(f *Facts) {
-	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true)}}
+	f.Probed = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true)}}
 }
 
 func callFailed(webhook string) error {
@@ -176,13 +176,16 @@ func TestWebhooks(t *testing.T) {
 			finds(service("MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart()),
 				service("ValidatingWebhookConfiguration validator.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart())),
 		"Kueue does not answer, to whatever": on(func(f *Facts) {
-			f.Probes = Probes{Flavor: callFailed("m.Kueue"), JobSet: callFailed("m.Kueue"), TrainJob: callFailed("v.Kueue")}
+			f.Refusals = map[Kind]error{flavorProbe: callFailed("m.Kueue"), jobSetProbe: callFailed("m.Kueue"), trainJobProbe: callFailed("v.Kueue")}
+			f.Probed = nil
 		}).fails("WebhookSilent", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.logs(), restartKueue),
 		"JobSet does not answer, and Kueue has a webhook of the same name": on(func(f *Facts) {
 			f.Mutating[0].Webhooks[0].Name, f.Mutating[1].Webhooks[0].Name = "mjobset.kb.io", "mjobset.kb.io"
-			f.Probes.JobSet = errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)
+			f.Refusals = map[Kind]error{jobSetProbe: errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)}
 		}).fails("WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
-		"kueue-trainer does not answer": on(func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} }).
+		"kueue-trainer does not answer": on(func(f *Facts) {
+			f.Probed, f.Refusals = nil, map[Kind]error{trainJobProbe: callFailed("m.kueue-trainer")}
+		}).
 			fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
 		"a failure is ignored": on(func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }).
 			fails("WebhookPolicy", ourMutating,
@@ -248,11 +251,11 @@ func TestConfiguration(t *testing.T) {
 			})
 		}).warns("KueueNotRestarted", kueueConfig, restartKueue),
 		"nobody": on(uninstalled).fails("NoIntegration", ourDeployment, applyAll),
-		"a webhook without effect": on(func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} }).
+		"a webhook without effect": on(func(f *Facts) { f.Probed = &trainjob.TrainJob{} }).
 			fails("WebhookWithoutEffect", ourMutating, managerPart.logs(), applyWebhook),
 		"a webhook without effect where Kueue manages nothing": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
 			f.Namespaces = append(f.Namespaces, *kit.Namespace("left-out"))
-			f.Probes.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "left-out"}}
+			f.Probed = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "left-out"}}
 		}),
 		"TrainJob in both lists": on(withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], "+externalListed+"}")).
 			fails("TrainJobListedTwice", kueueConfig, fix...),
@@ -467,6 +470,17 @@ func TestLeftovers(t *testing.T) {
 
 const listProcesses = "kubectl -n jobs get trainjobs -o custom-columns=NAME:.metadata.name,PROCESSES:.spec.trainer.numProcPerNode"
 
+func TestCountByNamespace(t *testing.T) {
+	pod := func(namespace, name string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	counts := map[string][]string{}
+	for _, kind := range []string{"Job", "Pod"} {
+		count(counts, kind, []corev1.Pod{pod("a", "held"), pod("b", "held"), pod("a", "free"), pod("a", "held")}, func(p *corev1.Pod) bool { return p.Name == "held" })
+	}
+	expect.Same(t, "Unexpected counts", map[string][]string{"a": {"2 Jobs", "2 Pods"}, "b": {"1 Job", "1 Pod"}}, counts)
+}
+
 func TestLoadReadsWhatTrainJobsHaveNoFieldFor(t *testing.T) {
 	scheme := kit.Scheme()
 	scheme.AddKnownTypeWithName(trainjob.GVK, &unstructured.Unstructured{})
@@ -590,7 +604,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content"},
 		"without kueue-trainer": {change: uninstalled, want: []string{running, permitted, enforced, external, unmanaged, gates, alike},
 			reason: "kueue-trainer is not installed"},
-		"without an answer to the TrainJob": {change: func(f *Facts) { f.Probes.Job = nil }, want: []string{one, restarted},
+		"without an answer to the TrainJob": {change: func(f *Facts) { f.Probed = nil }, want: []string{one, restarted},
 			reason: "the API server gave no answer to a TrainJob made as a dry run"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -630,7 +644,7 @@ func TestForbiddenIsNotMissing(t *testing.T) {
 		clusterRoles:      func(f *Facts) { f.Roles, f.RoleBindings = f.Roles[1:], f.RoleBindings[1:] },
 		admissionPolicies: func(f *Facts) { f.Policies, f.PolicyBindings = nil, nil },
 		roleBindings:      func(f *Facts) { f.Roles, f.RoleBindings = f.Roles[:1], f.RoleBindings[:1] },
-		trainJobProbe:     func(f *Facts) { f.Probes.Job = nil },
+		trainJobProbe:     func(f *Facts) { f.Probed = nil },
 	}
 	there := []Kind{pods, cohorts, workloads, trainJobs, jobSets, jobs, jobSetProbe, flavorProbe, schedulerView}
 	ofPools := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}

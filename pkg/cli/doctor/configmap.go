@@ -19,6 +19,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
@@ -90,12 +91,7 @@ func printConfigMap(out io.Writer, f *Facts, p *part, change func(*kyaml.RNode) 
 		Data: cm.Data,
 	}
 	result.Data[p.configKey] = changed
-	data, err := sigsyaml.Marshal(result)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(data)
-	return err
+	return show.Encode(out, show.YAML, result)
 }
 
 // edited changes a YAML document and keeps its comments.

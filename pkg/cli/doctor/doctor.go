@@ -5,8 +5,8 @@
 // every check is a pure function of them.
 //
 // table.go says what a check is: a row with what it looks at, when something is wrong, and what is said of
-// that. The rows stand in check_*.go beside the functions that find their cases; docs/doctor.md is made of
-// them. checks.go goes through the table, and has what a check takes for granted.
+// that. It goes through the table, and has what a check takes for granted. The rows stand in check_*.go beside the
+// functions that find their cases; docs/doctor.md is made of them.
 // load.go reads facts.go, with what is a part, where it is and how it is put back (parts.go), a configuration (config.go)
 // and a webhook (webhook.go); fleet.go and access.go read what there is of workers of MultiKueue.
 // configmap.go prints corrected configurations; finding.go is what the reader gets.

@@ -66,11 +66,16 @@ type Facts struct {
 	Roles        []rbacv1.Role
 	RoleBindings []rbacv1.RoleBinding
 
-	Probes Probes
+	// Probed is a queued TrainJob as the webhooks of every part left it, which was not stored; nil without an answer.
+	Probed *trainjob.TrainJob
+	// Refusals are why the object of a probe was refused.
+	Refusals map[Kind]error
 
-	// Fleet, and the runtimes, are read of clusters that have workers of MultiKueue, or are one.
-	Fleet
-	// Runtimes of the cluster have no namespace.
+	// What a manager cluster of MultiKueue knows of workers; Workers have an entry for each MultiKueueCluster.
+	MultiKueueClusters []kueue.MultiKueueCluster
+	MultiKueueConfigs  []kueue.MultiKueueConfig
+	Workers            []Worker
+	// Runtimes are read of such a cluster and of its workers; those of all namespaces have none.
 	Runtimes []trainer.TrainingRuntime
 
 	// Unread is what could not be read, and why.
@@ -79,18 +84,6 @@ type Facts struct {
 
 // Kind is what the loader reads in one go: a resource as RBAC names it, or a probe.
 type Kind string
-
-// Probes are answers of the API server to objects that were not stored. They went
-// through the webhooks of every part.
-type Probes struct {
-	// Job is a queued TrainJob as the webhooks left it; nil without an answer.
-	Job *trainjob.TrainJob
-	// Flavor, JobSet and TrainJob are why such an object was refused.
-	Flavor, JobSet, TrainJob error
-}
-
-// all returns the answers, those first for which fewer webhooks were asked.
-func (p Probes) all() []error { return []error{p.Flavor, p.JobSet, p.TrainJob} }
 
 // crd returns a CRD by its name, or nil.
 func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
@@ -139,7 +132,7 @@ const (
 // integrates tells by the probe who takes TrainJobs into queues. While both are active
 // kueue-trainer stands aside, and it is the in-tree integration.
 func (f *Facts) integrates() integration {
-	job := f.Probes.Job
+	job := f.Probed
 	switch {
 	case job == nil:
 		return unknown

@@ -29,14 +29,6 @@ const (
 	ownRuntimes     Kind = "trainingruntimes.trainer.kubeflow.org"
 )
 
-// Fleet is what a manager cluster of MultiKueue knows of workers; empty for any other cluster.
-type Fleet struct {
-	MultiKueueClusters []kueue.MultiKueueCluster
-	MultiKueueConfigs  []kueue.MultiKueueConfig
-	// Workers have an entry for each MultiKueueCluster.
-	Workers []Worker
-}
-
 // Worker is a worker cluster, with facts as far as they tell whether it goes with the manager
 // cluster.
 type Worker struct {
@@ -46,9 +38,8 @@ type Worker struct {
 	*Facts
 	// Lacks is what Kueue of the manager cluster needs there and may not do.
 	Lacks []rbacv1.PolicyRule
-	// Untold is why nothing is known; NoContext is set where nothing leads there.
-	Untold    error
-	NoContext bool
+	// Untold is why nothing is known; without a Context, nothing leads there.
+	Untold error
 }
 
 // kubectl makes a command of the manager cluster one of the worker.
@@ -85,7 +76,7 @@ func loadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
 		w := &f.Workers[i]
 		at, err := workers.Of(w.Name)
 		if err != nil {
-			w.Untold, w.NoContext = err, true
+			w.Untold = err
 			continue
 		}
 		w.Context = at.Context
@@ -124,7 +115,7 @@ func loadWorker(ctx context.Context, at *cluster.Worker, manager *Facts) (*Facts
 	list(ctx, l, trainJobs, &f.TrainJobs)
 	l.runtimes(ctx)
 	for _, err := range f.Unread {
-		if !forRights(err) {
+		if !cluster.ForRights(err) {
 			return nil, at.Problem(err)
 		}
 	}
@@ -188,10 +179,7 @@ func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 // leadsTo reports whether a queue leads to a worker, by an AdmissionCheck of MultiKueue.
 func (f *Facts) leadsTo(queue *kueue.LocalQueue, worker string) bool {
 	cq := f.ClusterQueue(queue.Spec.ClusterQueue)
-	if cq == nil || cq.Spec.AdmissionChecksStrategy == nil {
-		return false
-	}
-	return slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+	return cq != nil && slices.ContainsFunc(inventory.Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
 		check := f.MultiKueueCheck(rule.Name)
 		if check == nil || check.Spec.Parameters == nil {
 			return false

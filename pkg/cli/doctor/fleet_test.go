@@ -59,7 +59,7 @@ func inTheFleet(f *Facts) {
 		Namespaces: []corev1.Namespace{namespace("jobs", "west-jobs"), namespace(metav1.NamespaceSystem, "west")},
 		Runtimes:   f.Runtimes,
 	}
-	f.Workers[0].NoContext, f.Workers[0].Untold = true, errors.New("no context")
+	f.Workers[0].Untold = errors.New("no context")
 	f.Workers[1].Context, f.Workers[1].Facts = "west", there
 }
 
@@ -114,7 +114,7 @@ func TestFleet(t *testing.T) {
 			fails("TrainJobNotDispatched", kueueConfigObject, fixKueueConfig, restartKueue),
 		"the same, in a cluster without workers": on(func(f *Facts) {
 			f.kueueConfig(externalConfig)
-			f.Fleet, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = Fleet{}, nil, nil
+			f.MultiKueueClusters, f.MultiKueueConfigs, f.Workers, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = nil, nil, nil, nil, nil
 			f.ClusterQueues[0].Spec.ResourceGroups = nil
 		}),
 		"an older Trainer, with the same field": on(func(f *Facts) {

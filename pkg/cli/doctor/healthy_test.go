@@ -50,7 +50,7 @@ func healthy(t *testing.T) *Facts {
 		CRDs: []apiextensionsv1.CustomResourceDefinition{
 			crd(cluster.Kueue.CRD, "v1beta2"), crd(cluster.JobSet.CRD, "v1alpha2"), crd(trainjob.CRDName, "v1alpha1", "runtimePatches"),
 		},
-		Probes: Probes{Job: gatedJob(t, "jobs", "dry-run")},
+		Probed: gatedJob(t, "jobs", "dry-run"),
 		ConfigMaps: []corev1.ConfigMap{
 			configMap(kueuePart, kueueHead+"integrations:\n  frameworks: [batch/job, jobset.x-k8s.io/jobset]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"),
 			configMap(managerPart, "kind: Configuration\n"),

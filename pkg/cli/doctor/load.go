@@ -27,15 +27,15 @@ import (
 
 // What the loader reads.
 const (
-	nodes           Kind = "nodes"
-	pods            Kind = "pods"
-	flavors         Kind = "resourceflavors.kueue.x-k8s.io"
-	topologies      Kind = "topologies.kueue.x-k8s.io"
-	clusterQueues   Kind = "clusterqueues.kueue.x-k8s.io"
-	cohorts         Kind = "cohorts.kueue.x-k8s.io"
-	localQueues     Kind = "localqueues.kueue.x-k8s.io"
-	admissionChecks Kind = "admissionchecks.kueue.x-k8s.io"
-	workloads       Kind = "workloads.kueue.x-k8s.io"
+	nodes           Kind = inventory.Nodes
+	pods            Kind = inventory.Pods
+	flavors         Kind = inventory.Flavors
+	topologies      Kind = inventory.Topologies
+	clusterQueues   Kind = inventory.ClusterQueues
+	cohorts         Kind = inventory.Cohorts
+	localQueues     Kind = inventory.LocalQueues
+	admissionChecks Kind = inventory.AdmissionChecks
+	workloads       Kind = inventory.Workloads
 	// schedulerView is what Kueue's scheduler makes of the inventory.
 	schedulerView Kind = "Kueue's view of queues and quotas"
 
@@ -63,14 +63,17 @@ const (
 	flavorProbe   Kind = "a ResourceFlavor made as a dry run"
 )
 
+// probes are in the order of how many webhooks are asked.
+var probes = []Kind{flavorProbe, jobSetProbe, trainJobProbe}
+
 // verb is what one has to be allowed.
 func (k Kind) verb() string {
-	switch k {
-	case trainJobProbe, jobSetProbe, flavorProbe:
+	switch {
+	case slices.Contains(probes, k):
 		return "make one"
-	case accessReviews:
+	case k == accessReviews:
 		return "make them"
-	case secrets:
+	case k == secrets:
 		return "get them"
 	}
 	return "list them"
@@ -152,15 +155,11 @@ func (l *loader) inventory(ctx context.Context) {
 	if f.Unread[crds] == nil && f.crd(cluster.Kueue.CRD) == nil {
 		return
 	}
-	list(ctx, l, nodes, &f.Nodes)
-	list(ctx, l, pods, &f.Pods)
-	list(ctx, l, flavors, &f.Flavors)
-	list(ctx, l, topologies, &f.Topologies)
-	list(ctx, l, clusterQueues, &f.ClusterQueues)
-	list(ctx, l, cohorts, &f.Cohorts)
-	list(ctx, l, localQueues, &f.LocalQueues)
-	list(ctx, l, admissionChecks, &f.AdmissionChecks)
-	list(ctx, l, workloads, &f.Workloads)
+	var unread map[string]error
+	f.Inventory, unread = inventory.LoadAll(ctx, l.client)
+	for kind, err := range unread {
+		l.note(Kind(kind), err)
+	}
 	if err := l.unserved[workloads]; err != nil { // Its CRD is there, in versions that are not ours.
 		for _, kind := range []Kind{flavors, topologies, clusterQueues, cohorts, localQueues, admissionChecks, workloads, schedulerView} {
 			f.Unread[kind] = err
@@ -207,31 +206,11 @@ func list[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, l *loader, kind Kind, into *[]T, options ...client.ListOption) {
-	found, err := listOf(l.client, P(new(T)))
-	if err == nil {
-		err = l.client.List(ctx, found, options...)
-	}
+	found, err := inventory.List[T, P](ctx, l.client, options...)
 	if err != nil {
 		l.note(kind, err)
-		return
 	}
-	items, _ := apimeta.ExtractList(found) // It is a list: the scheme has it as one.
-	for _, item := range items {
-		*into = append(*into, *item.(P))
-	}
-}
-
-// listOf returns an empty list of what is of the kind of an object.
-func listOf(c client.Client, of client.Object) (client.ObjectList, error) {
-	kind, err := c.GroupVersionKindFor(of)
-	if err != nil {
-		return nil, err
-	}
-	empty, err := c.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err != nil {
-		return nil, err
-	}
-	return empty.(client.ObjectList), nil
+	*into = append(*into, found...)
 }
 
 // note takes down why a kind could not be read. One that is not served has no objects: that its CRD is missing is a finding of
@@ -251,10 +230,12 @@ const probeName = "kubectl-trainjob-doctor"
 // webhooks of every part answer shows there, wherever they are.
 func (l *loader) probe(ctx context.Context, namespace string) {
 	f := l.facts
-	f.Probes.Flavor = l.client.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: probeName}}, client.DryRunAll)
-	f.Probes.JobSet = l.client.Create(ctx, plainJobSet(namespace), client.DryRunAll)
-	f.Probes.Job, f.Probes.TrainJob = trainjob.DryRun(ctx, l.client, namespace, trainjob.ProbeQueue)
-	for kind, err := range map[Kind]error{flavorProbe: f.Probes.Flavor, jobSetProbe: f.Probes.JobSet, trainJobProbe: f.Probes.TrainJob} {
+	f.Refusals = map[Kind]error{
+		flavorProbe: l.client.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: probeName}}, client.DryRunAll),
+		jobSetProbe: l.client.Create(ctx, plainJobSet(namespace), client.DryRunAll),
+	}
+	f.Probed, f.Refusals[trainJobProbe] = trainjob.DryRun(ctx, l.client, namespace, trainjob.ProbeQueue)
+	for kind, err := range f.Refusals {
 		if name, _ := failedWebhook(err); err != nil && name == "" {
 			f.Unread[kind] = err
 		}

@@ -126,13 +126,6 @@ func relocated(finding Finding, names map[string]string) Finding {
 	return finding
 }
 
-// byManifests reports whether a part is that of its own manifests, which can be applied again: another
-// one of the same kinds, a Helm release for instance, would get a second one beside it.
-func (f *Facts) byManifests(p *part) bool {
-	d := inventory.Find(f.Deployments, p.Namespace, p.Deployment)
-	return d != nil && d.Annotations["meta.helm.sh/release-name"] == ""
-}
-
 // reinstall is what to do about a part that did not come of its manifests.
 func (f *Facts) reinstall(p *part) string {
 	if f.install(p) != releases {
@@ -189,12 +182,13 @@ func (f *Facts) apply(directory string, helmFlags ...string) string {
 const releases = "helm list --all-namespaces"
 
 // install is the command that puts back what is missing of a part; of kueue-trainer, its webhooks. Of a
-// part that is there and did not come of its manifests, these would install a second one.
+// part that is there and did not come of its manifests, but of a Helm release say, these would install a second one.
 func (f *Facts) install(p *part) string {
 	if p == managerPart {
 		return f.apply("webhook")
 	}
-	if f.crd(p.CRD) != nil && !f.byManifests(p) {
+	d := inventory.Find(f.Deployments, p.Namespace, p.Deployment)
+	if f.crd(p.CRD) != nil && (d == nil || d.Annotations["meta.helm.sh/release-name"] != "") {
 		return releases
 	}
 	return p.install

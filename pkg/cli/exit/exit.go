@@ -41,13 +41,11 @@ func With(code int, err error) error {
 
 // Code is the exit code for what a command returned.
 func Code(err error) int {
-	var coded *Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &coded):
-		return coded.Code
-	default:
-		return Failed
 	}
+	if coded, ok := errors.AsType[*Error](err); ok {
+		return coded.Code
+	}
+	return Failed
 }

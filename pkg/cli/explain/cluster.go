@@ -70,13 +70,13 @@ func atTheirBest(nodes []corev1.Node) []corev1.Node {
 
 // The kinds of an inventory, as it names those that the user may not list.
 const (
-	clusterQueues = "clusterqueues.kueue.x-k8s.io"
-	localQueues   = "localqueues.kueue.x-k8s.io"
-	flavors       = "resourceflavors.kueue.x-k8s.io"
-	checks        = "admissionchecks.kueue.x-k8s.io"
-	workloads     = "workloads.kueue.x-k8s.io"
-	nodes         = "nodes"
-	pods          = "pods"
+	clusterQueues = inventory.ClusterQueues
+	localQueues   = inventory.LocalQueues
+	flavors       = inventory.Flavors
+	checks        = inventory.AdmissionChecks
+	workloads     = inventory.Workloads
+	nodes         = inventory.Nodes
+	pods          = inventory.Pods
 )
 
 // flavorsOf returns the flavors of a ClusterQueue, nil for one that is not there.

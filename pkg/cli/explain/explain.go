@@ -110,10 +110,7 @@ func Explain(f *Facts) Explanation {
 
 // unseen names what the user may not see that would change an explanation.
 func (f *Facts) unseen(e *Explanation) []string {
-	var all []string
-	for _, unseen := range f.Cluster.Unseen {
-		all = append(all, unseen.Kind)
-	}
+	all := slices.Clone(f.Cluster.Unseen)
 	for _, kind := range f.Unseen {
 		all = append(all, kind+" of namespace "+f.Job.Namespace)
 	}

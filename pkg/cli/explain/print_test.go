@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -21,7 +20,7 @@ func TestPrint(t *testing.T) {
 		s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[disk]",
 			Setting:  provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}, Value: json.RawMessage(`"` + strings.Repeat("long ", 20) + `"`)},
 			Overrode: []provenance.Setting{{Source: provenance.Source{Kind: provenance.Patch, Manager: "example.com/me"}, Value: json.RawMessage(`"b"`)}}}}
-		s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}}
+		s.inventory.Unseen = []string{nodes}
 	})
 	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 2nd of 2 pending.
 What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) above that of those in front

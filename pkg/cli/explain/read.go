@@ -134,7 +134,7 @@ func (r *reading) around(ctx context.Context) {
 	r.inventory = *i
 	if r.served, err = cluster.Generation(ctx, r.client); r.denied(err) {
 		r.served = trainjob.Trainer23 // The newest is the best guess.
-		r.inventory.Unseen = append(r.inventory.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io"})
+		r.inventory.Unseen = append(r.inventory.Unseen, "customresourcedefinitions.apiextensions.k8s.io")
 	}
 	r.Field = patch.Of(r.served)
 	r.Manager, err = cluster.ManagerConfiguration(ctx, r.client)
@@ -197,7 +197,7 @@ func (r *reading) localQueues(ctx context.Context) {
 		return
 	}
 	r.inventory.LocalQueues = found.Items
-	r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(u inventory.Unseen) bool { return u.Kind == localQueues })
+	r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(kind string) bool { return kind == localQueues })
 }
 
 func (r *reading) compete(ctx context.Context) {

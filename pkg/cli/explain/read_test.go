@@ -20,7 +20,6 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -143,7 +142,7 @@ func TestOverhead(t *testing.T) {
 				f = expect.Must(ReadAll(t.Context(), h.client(), "team"))(t).Facts[0]
 			}
 			expect.Same(t, "Unexpected GPUs", tc.want, f.GPUs()[kit.GPU])
-			expect.That(t, !slices.ContainsFunc(f.Cluster.Unseen, func(u inventory.Unseen) bool { return strings.Contains(u.Kind, "runtimeclasses") }), "RuntimeClasses are noted")
+			expect.That(t, !slices.ContainsFunc(f.Cluster.Unseen, func(kind string) bool { return strings.Contains(kind, "runtimeclasses") }), "RuntimeClasses are noted")
 		})
 	}
 }

@@ -191,7 +191,7 @@ func ended(kind, reason, message string) func(*scene) {
 }
 
 func unseenKind(kind string) func(*scene) {
-	return func(s *scene) { s.inventory.Unseen = append(s.inventory.Unseen, inventory.Unseen{Kind: kind}) }
+	return func(s *scene) { s.inventory.Unseen = append(s.inventory.Unseen, kind) }
 }
 
 func withoutWorkload(s *scene) { s.Workload = nil }

@@ -27,6 +27,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -176,8 +177,6 @@ func releaseWorkload(ctx context.Context, c client.Client, key types.NamespacedN
 		if err := c.Get(ctx, key, &wl); err != nil {
 			return err
 		}
-		before := wl.DeepCopy()
-		controllerutil.RemoveFinalizer(&wl, placeholder.Finalizer)
-		return c.Patch(ctx, &wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return kueuelib.Patch(ctx, c, &wl, func() (bool, error) { return controllerutil.RemoveFinalizer(&wl, placeholder.Finalizer), nil })
 	}))
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -137,15 +136,10 @@ func (a *actor) relabel(ctx context.Context, v *view, c change) error {
 	}
 	// What was decided was decided of this version.
 	err := a.client.Patch(ctx, job, client.MergeFromWithOptions(v.job, client.MergeFromWithOptimisticLock{}), fieldOwner)
-	if apierrors.IsForbidden(err) && !webhookRefused(err) {
+	if cluster.ForRights(err) {
 		return exit.With(exit.Unseen, fmt.Errorf("you may not change TrainJobs in namespace %s: ask an admin for ClusterRole kueue-trainer-user there (%w)", job.Namespace, err))
 	}
 	return err
-}
-
-// webhookRefused reports whether an admission webhook or policy has answered, which does so whatever rights there are.
-func webhookRefused(err error) bool {
-	return strings.Contains(err.Error(), "admission webhook") || strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
 // unused makes sure that nobody admits what is to be held.

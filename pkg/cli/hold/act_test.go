@@ -113,7 +113,10 @@ func TestDeactivatedMeanwhile(t *testing.T) {
 
 // TestExitCodes tells rights that are missing from what else there is, whatever is done to other jobs.
 func TestExitCodes(t *testing.T) {
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "llm", errors.New(`admission webhook "team.example.com" denied the request`))
+	forbidden := func(why string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "llm", errors.New(why))
+	}
+	noRight := forbidden(`User "jane" cannot patch resource "trainjobs" in API group "trainer.kubeflow.org" in the namespace "team"`)
 	for name, tc := range map[string]struct {
 		read, write error
 		names       []string
@@ -122,9 +125,9 @@ func TestExitCodes(t *testing.T) {
 		"held":                            {names: []string{"llm"}},
 		"no such job":                     {names: []string{"x"}, want: exit.Failed},
 		"no right to read":                {read: kit.Forbidden("trainjobs"), names: []string{"llm"}, want: exit.Unseen},
-		"no right to write":               {write: kit.Forbidden("trainjobs"), names: []string{"llm"}, want: exit.Unseen},
-		"refused by a webhook":            {write: refused, names: []string{"llm"}, want: exit.Failed},
-		"no right, and another not there": {write: kit.Forbidden("trainjobs"), names: []string{"llm", "x"}, want: exit.Failed},
+		"no right to write":               {write: noRight, names: []string{"llm"}, want: exit.Unseen},
+		"refused by a webhook":            {write: forbidden(`admission webhook "team.example.com" denied the request`), names: []string{"llm"}, want: exit.Failed},
+		"no right, and another not there": {write: noRight, names: []string{"llm", "x"}, want: exit.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Gets(kit.Fake(kit.Scheme(trainjob.AddToScheme), waits("gpus").job).Build(), func(obj client.Object, _ client.ObjectKey) error {

@@ -10,7 +10,6 @@ package inventory
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,25 +39,25 @@ type Inventory struct {
 	// RuntimeClasses are none where the user may not list them.
 	RuntimeClasses []nodev1.RuntimeClass
 
-	// Unseen is what the user may not list. Figures that need it are too low.
-	Unseen []Unseen
+	// Unseen are the kinds that the user may not list. Figures that need them are too low.
+	Unseen []string
 }
 
-// Unseen is a kind that could not be listed.
-type Unseen struct {
-	// Kind is the resource as RBAC names it: "nodes", "clusterqueues.kueue.x-k8s.io".
-	Kind string
-}
+// The kinds of an inventory as Unseen has them, which is how RBAC names them.
+const (
+	Nodes           = "nodes"
+	Pods            = "pods"
+	Flavors         = "resourceflavors.kueue.x-k8s.io"
+	Topologies      = "topologies.kueue.x-k8s.io"
+	ClusterQueues   = "clusterqueues.kueue.x-k8s.io"
+	Cohorts         = "cohorts.kueue.x-k8s.io"
+	LocalQueues     = "localqueues.kueue.x-k8s.io"
+	AdmissionChecks = "admissionchecks.kueue.x-k8s.io"
+	Workloads       = "workloads.kueue.x-k8s.io"
+)
 
-// String tells a user what is missing.
-func (u Unseen) String() string {
-	return fmt.Sprintf("%s: you may not list them in the whole cluster", u.Kind)
-}
-
-// Saw reports whether a kind could be listed, as Unseen names it.
-func (i *Inventory) Saw(kind string) bool {
-	return !slices.ContainsFunc(i.Unseen, func(u Unseen) bool { return u.Kind == kind })
-}
+// Saw reports whether a kind could be listed.
+func (i *Inventory) Saw(kind string) bool { return !slices.Contains(i.Unseen, kind) }
 
 // Find returns the object of a name, or nil.
 func Find[T any, P interface {
@@ -83,6 +82,15 @@ func Objects[T any, P interface {
 		objects = append(objects, P(&items[i]))
 	}
 	return objects
+}
+
+// Names returns the names of objects.
+func Names[P metav1.Object](objects []P) []string {
+	names := make([]string, 0, len(objects))
+	for _, obj := range objects {
+		names = append(names, obj.GetName())
+	}
+	return names
 }
 
 // Flavor returns a flavor by its name, or nil.
@@ -113,17 +121,6 @@ func (i *Inventory) World() *scheduler.World {
 	}
 }
 
-// Stopped tells why a ClusterQueue admits nothing now, in Kueue's own words, or is empty.
-func Stopped(cq *kueue.ClusterQueue) string {
-	if policy := ptr.Deref(cq.Spec.StopPolicy, kueue.None); policy != kueue.None {
-		return fmt.Sprintf("stopPolicy is %s", policy)
-	}
-	if condition := Inactive(cq); condition != nil {
-		return condition.Message
-	}
-	return ""
-}
-
 // Inactive returns the condition by which Kueue says that a ClusterQueue is not active, be it
 // stopped or missing something; nil for an active one, and before Kueue has looked at it.
 func Inactive(cq *kueue.ClusterQueue) *metav1.Condition {
@@ -142,10 +139,15 @@ func (i *Inventory) MultiKueueCheck(name kueue.AdmissionCheckReference) *kueue.A
 	return nil
 }
 
+// Checks returns the admission checks that a ClusterQueue names.
+func Checks(cq *kueue.ClusterQueue) []kueue.AdmissionCheckStrategyRule {
+	return ptr.Deref(cq.Spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
+}
+
 // LeadsAway reports whether what is admitted to a flavor of a ClusterQueue runs in other clusters:
 // its quota promises nothing of the nodes of this one.
 func (i *Inventory) LeadsAway(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
-	return cq.Spec.AdmissionChecksStrategy != nil && slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+	return slices.ContainsFunc(Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
 		return i.MultiKueueCheck(rule.Name) != nil && (len(rule.OnFlavors) == 0 || slices.Contains(rule.OnFlavors, flavor))
 	})
 }

@@ -192,7 +192,9 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 	})).Build()
 	i := expect.Must(Load(t.Context(), c))(t)
 	expect.Same(t, "Unexpected nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
-	expect.That(t, !i.Saw("clusterqueues.kueue.x-k8s.io") && i.Saw("nodes"), "Unexpected kinds unseen: %v", i.Unseen)
+	expect.That(t, !i.Saw(ClusterQueues) && i.Saw(Nodes), "Unexpected kinds unseen: %v", i.Unseen)
+	all, unread := LoadAll(t.Context(), c)
+	expect.That(t, len(all.Nodes) == 2 && len(unread) == 1 && unread[ClusterQueues] != nil, "Unexpected kinds unread: %v", unread)
 }
 
 // TestSnapshotWithoutAdmission is about a Workload whose status says that it has quota, and not which:

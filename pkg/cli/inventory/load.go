@@ -9,30 +9,34 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Load reads the cluster. What the user may not list is recorded in Unseen; every other
 // error ends it.
-func Load(ctx context.Context, c client.Reader) (*Inventory, error) {
+func Load(ctx context.Context, c client.Client) (*Inventory, error) {
 	l := &loader{client: c, inventory: &Inventory{}}
-	read(ctx, l, "pods", &corev1.PodList{}, &l.inventory.Pods)
-	l.quota(ctx)
+	l.all(ctx)
 	return l.inventory, l.err
+}
+
+// LoadAll reads all that can be read, and returns why the other kinds cannot.
+func LoadAll(ctx context.Context, c client.Client) (*Inventory, map[string]error) {
+	l := &loader{client: c, inventory: &Inventory{}, unread: map[string]error{}}
+	l.all(ctx)
+	return l.inventory, l.unread
 }
 
 // LoadForQuota is Load with no more pods than Kueue's scheduler looks at: those on nodes, where there
 // are topologies, that it has not placed itself.
-func LoadForQuota(ctx context.Context, c client.Reader) (*Inventory, error) {
+func LoadForQuota(ctx context.Context, c client.Client) (*Inventory, error) {
 	l := &loader{client: c, inventory: &Inventory{}}
 	l.quota(ctx)
 	if len(l.inventory.Topologies) > 0 {
@@ -53,20 +57,25 @@ func (l *loader) otherPods(ctx context.Context) {
 		}
 		return nil
 	})
-	l.note("pods", err)
+	l.note(Pods, err)
+}
+
+func (l *loader) all(ctx context.Context) {
+	read(ctx, l, Pods, &l.inventory.Pods)
+	l.quota(ctx)
 }
 
 // quota reads all kinds but pods.
 func (l *loader) quota(ctx context.Context) {
 	i := l.inventory
-	read(ctx, l, "nodes", &corev1.NodeList{}, &i.Nodes)
-	read(ctx, l, "resourceflavors.kueue.x-k8s.io", &kueue.ResourceFlavorList{}, &i.Flavors)
-	read(ctx, l, "topologies.kueue.x-k8s.io", &kueue.TopologyList{}, &i.Topologies)
-	read(ctx, l, "clusterqueues.kueue.x-k8s.io", &kueue.ClusterQueueList{}, &i.ClusterQueues)
-	read(ctx, l, "cohorts.kueue.x-k8s.io", &kueue.CohortList{}, &i.Cohorts)
-	read(ctx, l, "localqueues.kueue.x-k8s.io", &kueue.LocalQueueList{}, &i.LocalQueues)
-	read(ctx, l, "admissionchecks.kueue.x-k8s.io", &kueue.AdmissionCheckList{}, &i.AdmissionChecks)
-	read(ctx, l, "workloads.kueue.x-k8s.io", &kueue.WorkloadList{}, &i.Workloads)
+	read(ctx, l, Nodes, &i.Nodes)
+	read(ctx, l, Flavors, &i.Flavors)
+	read(ctx, l, Topologies, &i.Topologies)
+	read(ctx, l, ClusterQueues, &i.ClusterQueues)
+	read(ctx, l, Cohorts, &i.Cohorts)
+	read(ctx, l, LocalQueues, &i.LocalQueues)
+	read(ctx, l, AdmissionChecks, &i.AdmissionChecks)
+	read(ctx, l, Workloads, &i.Workloads)
 	l.runtimeClasses(ctx)
 	for n := range i.Workloads {
 		i.SetOverhead(i.Workloads[n].Spec.PodSets)
@@ -76,14 +85,15 @@ func (l *loader) quota(ctx context.Context) {
 // runtimeClasses are not noted where the user may not list them: few take anything of quota.
 func (l *loader) runtimeClasses(ctx context.Context) {
 	unseen := l.inventory.Unseen
-	read(ctx, l, "runtimeclasses.node.k8s.io", &nodev1.RuntimeClassList{}, &l.inventory.RuntimeClasses)
+	read(ctx, l, "runtimeclasses.node.k8s.io", &l.inventory.RuntimeClasses)
 	l.inventory.Unseen = unseen
 }
 
-// loader stops at the first error that is not about permissions.
+// loader stops at the first error that is not about permissions, unless all are taken down in unread.
 type loader struct {
-	client    client.Reader
+	client    client.Client
 	inventory *Inventory
+	unread    map[string]error
 	err       error
 }
 
@@ -91,29 +101,53 @@ type loader struct {
 func read[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, l *loader, kind string, list client.ObjectList, to *[]T) {
-	if l.err != nil || !l.note(kind, l.client.List(ctx, list)) {
+}](ctx context.Context, l *loader, kind string, to *[]T) {
+	if l.err != nil {
 		return
 	}
-	l.err = meta.EachListItem(list, func(item runtime.Object) error {
-		*to = append(*to, *item.(P))
-		return nil
-	})
-	slices.SortFunc(*to, func(a, b T) int {
+	found, err := List[T, P](ctx, l.client)
+	l.note(kind, err)
+	slices.SortFunc(found, func(a, b T) int {
 		x, y := P(&a), P(&b)
 		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
 	})
+	*to = found
 }
 
-// note reports whether a kind could be listed, and takes down why not.
-func (l *loader) note(kind string, err error) bool {
+// List lists the objects of a kind.
+func List[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Client, options ...client.ListOption) (found []T, err error) {
+	kind, err := c.GroupVersionKindFor(P(new(T)))
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err == nil {
+		err = c.List(ctx, list.(client.ObjectList), options...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		found = append(found, *item.(P))
+		return nil
+	})
+	return found, err
+}
+
+// note takes down why a kind could not be listed.
+func (l *loader) note(kind string, err error) {
 	switch {
+	case err == nil:
+	case l.unread != nil:
+		l.unread[kind] = err
 	case apierrors.IsForbidden(err):
-		l.inventory.Unseen = append(l.inventory.Unseen, Unseen{Kind: kind})
+		l.inventory.Unseen = append(l.inventory.Unseen, kind)
 	case meta.IsNoMatchError(err):
 		l.err = fmt.Errorf("the cluster has no %s: install Kueue 0.19 or later (%w)", kind, err)
-	case err != nil:
+	default:
 		l.err = fmt.Errorf("listing %s: %w", kind, err)
 	}
-	return err == nil
 }

@@ -39,7 +39,7 @@ type Quota struct {
 	// Free is what Kueue would still admit, borrowing included: for one ClusterQueue at a
 	// time, since those of a cohort share what can be borrowed. Zero where Active is false.
 	Free resource.Quantity `json:"free"`
-	// Active is false when the ClusterQueue admits nothing; Stopped says why.
+	// Active is false when the ClusterQueue admits nothing.
 	Active bool `json:"-"`
 }
 

@@ -188,7 +188,9 @@ func (o *options) print(l List) error {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, l)
 	case o.output == "name":
-		printNames(o.streams.Out, l.TrainJobs)
+		for i := range l.TrainJobs {
+			fmt.Fprintf(o.streams.Out, "trainjob.%s/%s\n", trainjob.GVK.Group, l.TrainJobs[i].Name)
+		}
 		return nil
 	}
 	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide, cohorts: o.query.byCohort}

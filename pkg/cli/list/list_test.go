@@ -48,9 +48,7 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 		f.PodSets = f.Workload.Spec.PodSets
 	}
 	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{*kit.LocalQueue("team", "gpus", "pool")}}
-	for _, kind := range unseen {
-		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind})
-	}
+	i.Unseen = append(i.Unseen, unseen...)
 	if i.Saw(clusterQueues) {
 		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
 		i.ClusterQueues = []kueue.ClusterQueue{*kit.ClusterQueue("pool", kit.Quota{Flavor: "h100", GPUs: "8"})}

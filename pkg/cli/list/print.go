@@ -13,7 +13,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // unknown is what kubectl prints too.
@@ -131,10 +130,4 @@ func gpusText(job *TrainJob) string {
 		return "0"
 	}
 	return strings.Join(parts, ",")
-}
-
-func printNames(out io.Writer, jobs []TrainJob) {
-	for i := range jobs {
-		fmt.Fprintf(out, "trainjob.%s/%s\n", trainjob.GVK.Group, jobs[i].Name)
-	}
 }

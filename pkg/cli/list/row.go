@@ -11,6 +11,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
@@ -79,14 +80,14 @@ const Unknown explain.Phase = "Unknown"
 
 // The kinds that tell what a user without rights does not know.
 const (
-	workloads  = "workloads.kueue.x-k8s.io"
+	workloads  = inventory.Workloads
 	configMaps = "configmaps of namespace " + config.Namespace
 )
 
 // newList tells of the jobs that are asked for.
 func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[*explain.Facts]*outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
-	fields := map[string]map[string]bool{}
+	fields := map[string][]string{}
 	for _, f := range s.Facts {
 		row := rowOf(f)
 		switch {
@@ -106,18 +107,14 @@ func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, 
 		l.TrainJobs = append(l.TrainJobs, row)
 		l.notSeen(row.Cluster, f.Workers)
 		for field, kind := range row.Unknown {
-			if kind == row.Cluster {
-				continue
+			if kind != row.Cluster && !slices.Contains(fields[kind], field) {
+				fields[kind] = append(fields[kind], field)
 			}
-			if fields[kind] == nil {
-				fields[kind] = map[string]bool{}
-			}
-			fields[kind][field] = true
 		}
 	}
 	q.sort(l.TrainJobs)
 	for _, kind := range slices.Sorted(maps.Keys(fields)) {
-		l.Unseen = append(l.Unseen, Unseen{Kind: kind, Fields: slices.Sorted(maps.Keys(fields[kind]))})
+		l.Unseen = append(l.Unseen, Unseen{Kind: kind, Fields: slices.Sorted(slices.Values(fields[kind]))})
 	}
 	return l
 }

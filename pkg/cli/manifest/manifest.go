@@ -3,8 +3,7 @@
 // Package manifest reads the files of -f as people wrote them: documents with their place in the
 // file and the line of every field.
 //
-// manifest.go reads files and documents, object.go the objects in them, runtimes.go runtimes
-// among those; flags.go has -f and -R.
+// manifest.go reads files and documents, object.go the objects in them, and finds runtimes among those.
 package manifest
 
 import (
@@ -21,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -52,6 +52,26 @@ type Document struct {
 	Err *Error
 
 	text []byte
+}
+
+// Flags are -f and -R, which name the files of a command.
+type Flags struct {
+	Filenames []string
+	Recursive bool
+}
+
+// AddTo adds the flags to a command; more is what -f means to it beside that.
+func (f *Flags) AddTo(cmd *cobra.Command, more string) {
+	cmd.Flags().StringSliceVarP(&f.Filenames, "filename", "f", nil, "files, directories, or - for standard input"+more)
+	cmd.Flags().BoolVarP(&f.Recursive, "recursive", "R", false, "also the directories below those named")
+}
+
+// Given reports whether files are named.
+func (f *Flags) Given() bool { return len(f.Filenames) > 0 }
+
+// Read reads the files.
+func (f *Flags) Read(stdin io.Reader) ([]File, error) {
+	return Read(f.Filenames, f.Recursive, stdin)
 }
 
 // Read reads files and directories; of a directory the files that end in .yaml, .yml or

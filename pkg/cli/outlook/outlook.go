@@ -61,7 +61,7 @@ const (
 
 // needs are the kinds without which there is neither a forecast nor an order.
 var needs = []string{
-	"clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",
+	inventory.ClusterQueues, inventory.LocalQueues, inventory.Flavors, inventory.Cohorts, inventory.Workloads,
 }
 
 // UnseenQueues names what the user may not list of queues, flavors and Workloads.
@@ -74,12 +74,12 @@ func (o *Outlook) UnseenQueues() []string {
 func (o *Outlook) Unseen() []string {
 	all := slices.Clone(needs)
 	if slices.ContainsFunc(o.Flavors, func(f kueue.ResourceFlavor) bool { return f.Spec.TopologyName != nil }) {
-		all = append(all, "topologies.kueue.x-k8s.io", "nodes")
+		all = append(all, inventory.Topologies, inventory.Nodes)
 	}
 	if slices.ContainsFunc(o.ClusterQueues, func(cq kueue.ClusterQueue) bool {
-		return cq.Spec.AdmissionChecksStrategy != nil && len(cq.Spec.AdmissionChecksStrategy.AdmissionChecks) > 0
+		return len(inventory.Checks(&cq)) > 0
 	}) {
-		all = append(all, "admissionchecks.kueue.x-k8s.io")
+		all = append(all, inventory.AdmissionChecks)
 	}
 	return slices.DeleteFunc(all, o.Saw)
 }

@@ -292,9 +292,7 @@ func TestUnseen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()
-			for _, kind := range []string{"nodes", "topologies.kueue.x-k8s.io", "admissionchecks.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"} {
-				o.Inventory.Unseen = append(o.Inventory.Unseen, inventory.Unseen{Kind: kind})
-			}
+			o.Inventory.Unseen = []string{inventory.Nodes, inventory.Topologies, inventory.AdmissionChecks, inventory.Cohorts}
 			tc.set(o)
 			expect.Same(t, "Unexpected kinds", tc.want, strings.Join(o.Unseen(), " "))
 			expect.Same(t, "Unexpected kinds of queues", "cohorts.kueue.x-k8s.io", strings.Join(o.UnseenQueues(), " "))

@@ -103,7 +103,7 @@ func (g *generate) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{"nodes", "pods"} {
+	for _, kind := range []string{inventory.Nodes, inventory.Pods} {
 		if !i.Saw(kind) {
 			return exit.With(exit.Unseen, fmt.Errorf("%s could not be listed, and pools are read from nodes and from what DaemonSets hold of them: run this as somebody who may list them", kind))
 		}

@@ -80,15 +80,15 @@ func (p *pools) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, unseen := range i.Unseen {
-		fmt.Fprintln(p.streams.ErrOut, "not seen:", unseen)
+	for _, kind := range i.Unseen {
+		fmt.Fprintf(p.streams.ErrOut, "not seen: %s: you may not list them in the whole cluster\n", kind)
 	}
 	screen := &screen{out: p.streams.Out}
 	text, err := p.text(ctx, c, i)
 	if err != nil {
 		return err
 	}
-	if err := screen.show(text); err != nil || !p.watch || !i.Saw(flavorKind) {
+	if err := screen.show(text); err != nil || !p.watch || !i.Saw(inventory.Flavors) {
 		return cmp.Or(err, notAll(i))
 	}
 	look := func(ctx context.Context) ([]byte, error) {
@@ -121,8 +121,6 @@ func (p *pools) text(ctx context.Context, c client.Client, i *inventory.Inventor
 	return text.Bytes(), err
 }
 
-const flavorKind = "resourceflavors.kueue.x-k8s.io"
-
 // calm is the time between two looks at the least: every look lists all nodes and pods of the cluster.
 const calm = 10 * time.Second
 
@@ -130,11 +128,11 @@ const calm = 10 * time.Second
 func kinds(i *inventory.Inventory) []follow.Kind {
 	var watched []follow.Kind
 	for kind, list := range map[string]client.ObjectList{
-		"nodes": &corev1.NodeList{}, "pods": &corev1.PodList{},
-		flavorKind: &kueue.ResourceFlavorList{}, "topologies.kueue.x-k8s.io": &kueue.TopologyList{},
-		"clusterqueues.kueue.x-k8s.io": &kueue.ClusterQueueList{}, "cohorts.kueue.x-k8s.io": &kueue.CohortList{},
-		"localqueues.kueue.x-k8s.io": &kueue.LocalQueueList{}, "admissionchecks.kueue.x-k8s.io": &kueue.AdmissionCheckList{},
-		"workloads.kueue.x-k8s.io": &kueue.WorkloadList{},
+		inventory.Nodes: &corev1.NodeList{}, inventory.Pods: &corev1.PodList{},
+		inventory.Flavors: &kueue.ResourceFlavorList{}, inventory.Topologies: &kueue.TopologyList{},
+		inventory.ClusterQueues: &kueue.ClusterQueueList{}, inventory.Cohorts: &kueue.CohortList{},
+		inventory.LocalQueues: &kueue.LocalQueueList{}, inventory.AdmissionChecks: &kueue.AdmissionCheckList{},
+		inventory.Workloads: &kueue.WorkloadList{},
 	} {
 		if i.Saw(kind) {
 			watched = append(watched, follow.Kind{List: list})
@@ -149,7 +147,7 @@ func notAll(i *inventory.Inventory) error {
 		return nil
 	}
 	what := "the amounts that are missing"
-	if !i.Saw(flavorKind) {
+	if !i.Saw(inventory.Flavors) {
 		what = "the pools"
 	}
 	return exit.With(exit.Unseen, fmt.Errorf("you may not see %s: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods", what))

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
@@ -31,7 +32,7 @@ func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
 	for i := range view.Pools {
 		table.Row(row(&view.Pools[i], paint, wide)...)
 	}
-	if table.Empty() && slices.Contains(view.Unseen, flavorKind) {
+	if table.Empty() && slices.Contains(view.Unseen, inventory.Flavors) {
 		return nil
 	}
 	if table.Empty() {

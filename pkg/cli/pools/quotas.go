@@ -111,21 +111,16 @@ func byAmount(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, 
 	return parts
 }
 
-// freeOf returns what a node has for jobs.
+// freeOf returns what a node has for jobs, of what pods ask for as a container's resource.
 func freeOf(node *corev1.Node, held map[string]corev1.ResourceList) corev1.ResourceList {
 	amounts := corev1.ResourceList{}
 	for name, amount := range node.Status.Allocatable {
-		if countable(name) {
+		if name != corev1.ResourcePods && !strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix) {
 			amount.Sub(held[node.Name][name])
 			amounts[name] = amount
 		}
 	}
 	return amounts
-}
-
-// countable leaves out what pods do not ask for as a container's resource.
-func countable(name corev1.ResourceName) bool {
-	return name != corev1.ResourcePods && !strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
 }
 
 // heldByNode sums what stays taken on nodes whatever jobs come and go: the requests of

@@ -25,7 +25,7 @@ func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 	var remarks []string
 	for _, pool := range all {
 		if pool.NodeLabels == nil {
-			names := nodeNames(pool.Nodes)
+			names := inventory.Names(pool.Nodes)
 			remarks = append(remarks, fmt.Sprintf("left out %s %s: no label tells them from other nodes; give them one and run this again: kubectl label node %s %s=%s",
 				show.Count(len(names), "node"), strings.Join(names, ", "), strings.Join(names, " "), gpu.PoolLabel, pool.Name))
 		}
@@ -37,7 +37,7 @@ func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 	}
 	var away []string
 	for _, pool := range picked {
-		away = append(away, nodeNames(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
+		away = append(away, inventory.Names(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
 	}
 	if len(away) > 0 {
 		remarks = append(remarks, fmt.Sprintf("quotas count %s to which pods cannot come, cordoned or not ready: %s; jobs that are admitted to them wait: delete nodes that do not come back, and run this again",
@@ -270,12 +270,4 @@ func describe(pool *gpu.Pool) string {
 		return text + ", shared GPUs."
 	}
 	return text + "."
-}
-
-func nodeNames(nodes []*corev1.Node) []string {
-	names := make([]string, 0, len(nodes))
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	return names
 }

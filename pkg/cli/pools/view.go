@@ -4,12 +4,14 @@ package pools
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -78,7 +80,7 @@ func newView(ctx context.Context, i *inventory.Inventory, users map[types.UID]st
 		return nil, err
 	}
 	v := &viewer{Inventory: i, quotas: quotas, users: users}
-	view := &View{Pools: []Pool{}}
+	view := &View{Pools: []Pool{}, Unseen: i.Unseen}
 	for n := range i.Flavors {
 		flavor := &i.Flavors[n]
 		nodes := i.NodesOf(flavor)
@@ -86,11 +88,8 @@ func newView(ctx context.Context, i *inventory.Inventory, users map[types.UID]st
 			view.Pools = append(view.Pools, v.pool(flavor, nodes, name))
 		}
 	}
-	if i.Saw(flavorKind) {
+	if i.Saw(inventory.Flavors) {
 		view.Pools = append(view.Pools, v.unflavored()...)
-	}
-	for _, unseen := range i.Unseen {
-		view.Unseen = append(view.Unseen, unseen.Kind)
 	}
 	return view, nil
 }
@@ -127,10 +126,10 @@ func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) [
 func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	pool := v.onNodes(nodes, name)
 	pool.Flavor = flavor.Name
-	if v.Saw("clusterqueues.kueue.x-k8s.io") {
+	if v.Saw(inventory.ClusterQueues) {
 		v.addQuota(&pool)
 	}
-	if v.Saw("workloads.kueue.x-k8s.io") && v.Saw("clusterqueues.kueue.x-k8s.io") {
+	if v.Saw(inventory.Workloads) && v.Saw(inventory.ClusterQueues) {
 		pool.Pending = new(v.Demand(flavor, name))
 	}
 	pool.Free = free(&pool, v.UsedOn(ready(nodes), name), v.UsedByJobs(nodes, name))
@@ -139,16 +138,13 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 
 func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	pool := Pool{Resource: string(name)}
-	if !v.Saw("nodes") {
+	if !v.Saw(inventory.Nodes) {
 		return pool
 	}
 	usable := ready(nodes)
-	pool.Nodes = &Nodes{Ready: len(usable), Total: len(nodes), Names: []string{}}
-	for _, node := range nodes {
-		pool.Nodes.Names = append(pool.Nodes.Names, node.Name)
-	}
+	pool.Nodes = &Nodes{Ready: len(usable), Total: len(nodes), Names: inventory.Names(nodes)}
 	pool.Allocatable = new(inventory.Allocatable(usable, name))
-	if v.Saw("pods") {
+	if v.Saw(inventory.Pods) {
 		pool.Running = new(v.UsedOn(nodes, name))
 	}
 	if gpu.IsResource(name) {
@@ -174,12 +170,17 @@ func (v *viewer) addQuota(pool *Pool) {
 	}
 }
 
+// stopped tells why the ClusterQueue of a quota admits nothing, in Kueue's own words where it has any; empty: it does.
 func (v *viewer) stopped(quota inventory.Quota) string {
 	if quota.Active {
 		return ""
 	}
-	if why := inventory.Stopped(v.ClusterQueue(quota.ClusterQueue)); why != "" {
-		return why
+	cq := v.ClusterQueue(quota.ClusterQueue)
+	if policy := ptr.Deref(cq.Spec.StopPolicy, kueue.None); policy != kueue.None {
+		return fmt.Sprintf("stopPolicy is %s", policy)
+	}
+	if condition := inventory.Inactive(cq); condition != nil {
+		return condition.Message
 	}
 	return "it refers to something that does not exist"
 }

@@ -74,9 +74,7 @@ func TestUsers(t *testing.T) {
 
 func unseen(kinds ...string) func(*inventory.Inventory) {
 	return func(i *inventory.Inventory) {
-		for _, kind := range kinds {
-			i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind})
-		}
+		i.Unseen = append(i.Unseen, kinds...)
 	}
 }
 
@@ -126,7 +124,7 @@ vision         <none>   h100   nvidia.com/gpu   16        8          6          
 		"nothing at all": {change: func(i *inventory.Inventory) { *i = inventory.Inventory{} },
 			want: "No pools: no ResourceFlavor and no node. \"kubectl trainjob pools generate\" makes flavors from nodes.\n"},
 		"nothing that the user may see": {
-			change: kit.All(func(i *inventory.Inventory) { *i = inventory.Inventory{} }, unseen(flavorKind, "nodes"))},
+			change: kit.All(func(i *inventory.Inventory) { *i = inventory.Inventory{} }, unseen(inventory.Flavors, inventory.Nodes))},
 		"for machines": {
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.ClusterQueues = i.Nodes[1:2], nil
@@ -183,7 +181,7 @@ func TestNotAllowedToLook(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"all was seen":  {},
 		"not the nodes": {unseen: []string{"nodes"}, wantCode: exit.Unseen, wantErr: "you may not see the amounts that are missing: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
-		"not even the flavors": {unseen: []string{flavorKind}, wantCode: exit.Unseen,
+		"not even the flavors": {unseen: []string{inventory.Flavors}, wantCode: exit.Unseen,
 			wantErr: "you may not see the pools: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
 	}, func(t *testing.T, tc row) {
 		i := &inventory.Inventory{}

@@ -56,14 +56,11 @@ func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 	waiting := places(all, queues)
 	for n := range waiting[:len(admitted)] {
 		w := &waiting[n]
-		w.GetsQuota = hasChecks(at.ClusterQueue(kueue.ClusterQueueReference(w.ClusterQueue)))
+		cq := at.ClusterQueue(kueue.ClusterQueueReference(w.ClusterQueue))
+		w.GetsQuota = cq != nil && len(inventory.Checks(cq)) > 0
 		w.StartsNow = !w.GetsQuota
 	}
 	return waiting, nil
-}
-
-func hasChecks(cq *kueue.ClusterQueue) bool {
-	return cq != nil && cq.Spec.AdmissionChecksStrategy != nil && len(cq.Spec.AdmissionChecksStrategy.AdmissionChecks) > 0
 }
 
 // admittedNow has Kueue's scheduler play what it does now; nobody is where the user does not see what that takes. Who has

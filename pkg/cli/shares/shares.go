@@ -99,11 +99,11 @@ func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outl
 	// Kueue's defaults count for those who may not read its configuration.
 	at.Kueue, _ = cluster.KueueConfiguration(ctx, c)
 	var queues kueue.LocalQueueList
-	if !i.Saw("localqueues.kueue.x-k8s.io") && c.List(ctx, &queues, client.InNamespace(namespace)) == nil {
+	if !i.Saw(inventory.LocalQueues) && c.List(ctx, &queues, client.InNamespace(namespace)) == nil {
 		i.LocalQueues = queues.Items
 	}
 	var workloads kueue.WorkloadList
-	if !i.Saw("workloads.kueue.x-k8s.io") && c.List(ctx, &workloads, client.InNamespace(namespace)) == nil {
+	if !i.Saw(inventory.Workloads) && c.List(ctx, &workloads, client.InNamespace(namespace)) == nil {
 		i.Workloads = workloads.Items
 	}
 	return at, nil

@@ -117,7 +117,7 @@ func TestViewUnderFairSharing(t *testing.T) {
 
 func TestViewOfWhoSeesLittle(t *testing.T) {
 	at := town()
-	at.Inventory.ClusterQueues, at.Inventory.Unseen = nil, []inventory.Unseen{{Kind: "clusterqueues.kueue.x-k8s.io"}}
+	at.Inventory.ClusterQueues, at.Inventory.Unseen = nil, []string{inventory.ClusterQueues}
 	at.Inventory.LocalQueues[0].Status.FlavorsReservation = []kueue.LocalQueueFlavorUsage{{Name: "h100", Resources: []kueue.LocalQueueResourceUsage{{Name: gpu.Whole, Total: resource.MustParse("12")}}}}
 	view, text := printed(t, at)
 	expect.That(t, strings.HasPrefix(text, "LOCALQUEUE   FLAVOR   RESOURCE         USED\nns/a         h100     nvidia.com/gpu   12\n"), "unexpected view:\n%s", text)

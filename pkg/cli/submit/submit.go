@@ -4,7 +4,7 @@
 // it runs.
 //
 // submit.go is the command, build.go makes the TrainJob, preflight.go looks at
-// what it refers to. With --watch, follow.go tells how far the job is, and display.go shows it.
+// what it refers to. With --watch, follow.go tells how far the job is, and shows it.
 package submit
 
 import (
@@ -117,10 +117,8 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run or, with MultiKueue, another cluster has it")
 	c.printing.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("runtime")
-	for flag, list := range map[string]func() client.ObjectList{
-		"runtime":  func() client.ObjectList { return &trainer.ClusterTrainingRuntimeList{} },
-		"queue":    func() client.ObjectList { return &kueue.LocalQueueList{} },
-		"priority": func() client.ObjectList { return &kueue.WorkloadPriorityClassList{} },
+	for flag, list := range map[string]client.ObjectList{
+		"runtime": &trainer.ClusterTrainingRuntimeList{}, "queue": &kueue.LocalQueueList{}, "priority": &kueue.WorkloadPriorityClassList{},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cluster.Complete(c.flags, flag != "queue", list))
 	}

@@ -19,6 +19,8 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -61,12 +63,9 @@ func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *t
 		}
 	}
 	key := client.ObjectKeyFromObject(wl)
-	before := wl.DeepCopy()
-	if placeholder.Release(wl) {
-		err := u.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("taking the finalizers off Workload %s: %w", key, err)
-		}
+	err := kueuelib.Patch(ctx, u.client, wl, func() (bool, error) { return placeholder.Release(wl), nil })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking the finalizers off Workload %s: %w", key, err)
 	}
 	switch {
 	case waits:
@@ -85,19 +84,19 @@ func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) err
 	suspended := fmt.Sprintf("TrainJob %s/%s is suspended", job.Namespace, job.Name)
 	labelled := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name}}
 	return podsGone(ctx, suspended, func(ctx context.Context) ([]corev1.Pod, error) {
-		var js jobsetapi.JobSet
-		if err := u.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil || !metav1.IsControlledBy(&js, job) {
-			return nil, client.IgnoreNotFound(err)
+		js, err := state.JobSetOf(ctx, u.client, job)
+		if err != nil || js == nil {
+			return nil, err
 		}
 		var children batchv1.JobList
 		var pods corev1.PodList
 		if err := errors.Join(u.client.List(ctx, &children, labelled...), u.client.List(ctx, &pods, labelled...)); err != nil {
-			return nil, fmt.Errorf("listing the Jobs and pods of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+			return nil, fmt.Errorf("listing the Jobs and pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 		}
 		// Anybody may make pods with these labels.
 		return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 			return pod.Spec.NodeName == "" || !slices.ContainsFunc(children.Items, func(child batchv1.Job) bool {
-				return metav1.IsControlledBy(&child, &js) && metav1.IsControlledBy(&pod, &child)
+				return metav1.IsControlledBy(&child, js) && metav1.IsControlledBy(&pod, &child)
 			})
 		}), nil
 	})

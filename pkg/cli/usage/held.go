@@ -5,7 +5,6 @@ package usage
 import (
 	"context"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -80,12 +79,6 @@ func waitsForPods(ctx context.Context, c client.Reader, workloads []kueue.Worklo
 	return slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
 		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil
 	})
-}
-
-// account returns what the ledger comes to, with what Workloads tell since it was saved.
-func (v *view) account(saved *ledger.Saved, now time.Time, namespace string) []ledger.Total {
-	totals := saved.Totals(v.readings(), func(uid types.UID) bool { return v.there[uid] }, now)
-	return slices.DeleteFunc(totals, func(t ledger.Total) bool { return namespace != "" && t.Namespace != namespace })
 }
 
 func (v *view) readings() []ledger.Reading {

@@ -2,7 +2,7 @@
 
 // Package usage is the command that prints who used how much: the bill.
 //
-// usage.go is the command and where the bill is from, bill.go what it prints, print.go prints it.
+// usage.go is the command and where the bill is from, bill.go the bill, and prints it.
 // prometheus.go asks Prometheus for the ledger, epochs.go reads what it has. held.go reads off the Workloads of the cluster what those tell, by
 // themselves or since the manager's ledger was saved, hints.go finds jobs that lose more than they
 // need to.
@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -172,7 +173,7 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 // ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the
 // Workloads alone.
 func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([]ledger.Total, *view, error) {
-	// What Workloads do not tell any more has been saved before: so they are read after it.
+	// What Workloads do not tell any more has been saved before: so they are read after it, and tell what came since.
 	saved, without := o.saved(ctx, c, bill.From)
 	label, unknown := userLabel(ctx, c)
 	v, err := readView(ctx, c, o.namespace())
@@ -183,7 +184,8 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 		v.userLabel, v.userUnknown = label, unknown
 		bill.Source, bill.From = fromLedger, saved.Began
 		bill.Notes = []string{fmt.Sprintf("this is all since %s, when the manager's ledger began; --prometheus has the bill of any time", saved.Began.UTC().Format(time.RFC3339))}
-		return v.account(saved, bill.To, o.namespace()), v, nil
+		totals := saved.Totals(v.readings(), func(uid types.UID) bool { return v.there[uid] }, bill.To)
+		return slices.DeleteFunc(totals, func(t ledger.Total) bool { return o.namespace() != "" && t.Namespace != o.namespace() }), v, nil
 	}
 	if isBy(o.by, byUser) && o.userLabel == "" {
 		return nil, nil, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label or in the manager's configuration (metrics.userLabel), or a Prometheus with --prometheus")

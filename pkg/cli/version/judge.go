@@ -12,25 +12,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Report is what the command tells. Its JSON is for scripts: names stay, new ones may come.
-type Report struct {
-	Plugin Plugin `json:"plugin"`
-	// Parts are those of the cluster; none with --client.
-	Parts []Part `json:"parts,omitempty"`
-	// Together tells whether they go together; empty with --client.
-	Together Together  `json:"together,omitempty"`
-	Problems []Problem `json:"problems,omitempty"`
-	// Unseen are the kinds that the user may not read, of those that tell releases.
-	Unseen []string `json:"unseen,omitempty"`
-}
-
-// Plugin is the build of the plugin.
-type Plugin struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
-	Go       string `json:"go"`
-}
-
 // Part is a manager in the cluster.
 type Part struct {
 	Name string `json:"name"`

@@ -42,6 +42,18 @@ const example = `  # All of them
   # For scripts
   kubectl trainjob version -o json`
 
+// Report is what the command tells. Its JSON is for scripts: names stay, new ones may come.
+type Report struct {
+	Plugin version.Info `json:"plugin"`
+	// Parts are those of the cluster; none with --client.
+	Parts []Part `json:"parts,omitempty"`
+	// Together tells whether they go together; empty with --client.
+	Together Together  `json:"together,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
+	// Unseen are the kinds that the user may not read, of those that tell releases.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	alone, format := false, ""
@@ -52,8 +64,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			build := version.Get()
-			report := Report{Plugin: Plugin{Version: build.Version, Revision: build.Revision, Go: build.Go}}
+			report := Report{Plugin: version.Get()}
 			var errCluster error
 			if !alone {
 				errCluster = report.look(cmd.Context(), flags, streams.ErrOut)

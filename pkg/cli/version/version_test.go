@@ -15,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -93,7 +94,7 @@ func TestJudge(t *testing.T) {
 		"a plugin of another release":               of().with("v0.2.0").warns("kueue-trainer is v0.1.0, and this plugin of 0.2"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
+			r := &Report{Plugin: version.Info{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
 			judge(r)
 			expect.Same(t, "Unexpected answer whether they go together", tc.together, r.Together)
 			expect.Same(t, "Unexpected problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
