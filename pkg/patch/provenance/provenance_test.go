@@ -171,24 +171,6 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 		"The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
 }
 
-func TestExplainRefusesMissingInput(t *testing.T) {
-	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
-	for name, tc := range map[string]struct {
-		in   provenance.Input
-		js   *jobsetapi.JobSet
-		want string
-	}{
-		"no runtime":  {in: provenance.Input{Job: job}, js: js, want: "Input.Runtime"},
-		"no TrainJob": {in: provenance.Input{Runtime: spec}, js: js, want: "Input.Job"},
-		"no JobSet":   {in: provenance.Input{Runtime: spec, Job: job}, want: "JobSet"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := provenance.Explain(tc.in, tc.js)
-			expect.ErrorWith(t, err, tc.want)
-		})
-	}
-}
-
 func TestSourceString(t *testing.T) {
 	for want, source := range map[string]provenance.Source{
 		"runtime": {Kind: provenance.Runtime}, "TrainJob": {Kind: provenance.TrainJob}, "Trainer": {Kind: provenance.Trainer},
