@@ -29,9 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // newCommand returns the command. Its flags say where things are; what the manager
@@ -171,19 +169,14 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 }
 
 func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Follower, recorder *metrics.Recorder, scarce func() bool) integration.Options {
-	rules := make([]podset.TolerationRule, 0, len(cfg.TolerationRules))
-	for _, rule := range cfg.TolerationRules {
-		rules = append(rules, podset.TolerationRule(rule))
-	}
 	return integration.Options{
 		Kueue:           kueue,
-		TolerationRules: rules,
+		TolerationRules: cfg.TolerationRules,
 		StartTimeout:    cfg.StartTimeout.Duration,
 		WaitForJobSet:   cfg.WaitForJobSet.Duration,
 		Namespace:       cfg.Namespace,
 		Concurrency:     cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
 		UserLabel:       cfg.Metrics.UserLabel,
-		Webhooks:        webhookconfig.Installed,
 		Scarce:          scarce,
 		Metrics:         recorder,
 	}

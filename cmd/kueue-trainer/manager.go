@@ -32,12 +32,9 @@ import (
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme)
+	if err := kinds.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	return scheme, nil
 }
@@ -121,7 +118,6 @@ type readiness struct {
 	webhooks func() healthz.Checker
 }
 
-// namedCheck is one thing that ready means.
 type namedCheck struct {
 	name    string
 	checker healthz.Checker

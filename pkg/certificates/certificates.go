@@ -88,14 +88,12 @@ func (c *Certificates) Await(ctx context.Context) bool {
 	}
 }
 
-var errNoCertificate = errors.New("no certificate yet that the webhook configurations trust")
-
 // Get is tls.Config's GetCertificate.
 func (c *Certificates) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if serving := c.serving.Load(); serving != nil {
 		return serving, nil
 	}
-	return nil, errNoCertificate
+	return nil, errors.New("no certificate yet that the webhook configurations trust")
 }
 
 // AddTo adds the certificates to a manager; each replica has its own.

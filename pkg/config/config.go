@@ -176,21 +176,11 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.KueueConfigMap.Namespace, configapi.DefaultNamespace)
 	setDefault(&cfg.KueueConfigMap.Name, "kueue-manager-config")
 	setDefault(&cfg.KueueConfigMap.Key, "controller_manager_config.yaml")
-	defaultLeaderElection(cfg)
-}
-
-func defaultLeaderElection(cfg *Configuration) {
-	if cfg.LeaderElection == nil {
-		cfg.LeaderElection = &v1alpha1.LeaderElectionConfiguration{}
-	}
-	le := cfg.LeaderElection
-	setDefault(&le.LeaderElect, ptr.To(true))
-	setDefault(&le.ResourceLock, "leases")
-	setDefault(&le.ResourceName, "manager.kueue-trainer.dev")
-	setDefault(&le.ResourceNamespace, cfg.Namespace)
-	setDefault(&le.LeaseDuration, metav1.Duration{Duration: 15 * time.Second})
-	setDefault(&le.RenewDeadline, metav1.Duration{Duration: 10 * time.Second})
-	setDefault(&le.RetryPeriod, metav1.Duration{Duration: 2 * time.Second})
+	setDefault(&cfg.LeaderElection, &v1alpha1.LeaderElectionConfiguration{})
+	setDefault(&cfg.LeaderElection.ResourceLock, "leases")
+	setDefault(&cfg.LeaderElection.ResourceName, "manager.kueue-trainer.dev")
+	setDefault(&cfg.LeaderElection.ResourceNamespace, cfg.Namespace)
+	v1alpha1.RecommendedDefaultLeaderElectionConfiguration(cfg.LeaderElection)
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -10,17 +10,12 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // TolerationRule adds tolerations to the pods of TrainJobs that ask for some resources.
-type TolerationRule struct {
-	// Resources are names (amd.com/gpu), or beginnings of names that end in "*"
-	// (gpu.intel.com/*). At least one.
-	Resources []string `json:"resources"`
-	// Tolerations are added where pods do not have the same already. At least one, each
-	// with a key.
-	Tolerations []corev1.Toleration `json:"tolerations"`
-}
+type TolerationRule = podset.TolerationRule
 
 func validateTolerationRules(rules []TolerationRule) field.ErrorList {
 	var errs field.ErrorList

@@ -92,10 +92,7 @@ func validateSelector(cfg *Configuration) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
-	if err != nil {
-		return field.ErrorList{field.Invalid(path, cfg.ManagedJobsNamespaceSelector, err.Error())}
-	}
+	selector := (&kueueconfig.Settings{ManagedJobsNamespaceSelector: cfg.ManagedJobsNamespaceSelector}).NamespaceSelector()
 	for _, namespace := range []string{metav1.NamespaceSystem, cfg.KueueConfigMap.Namespace} {
 		if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace}) {
 			errs = append(errs, field.Invalid(path, selector.String(), fmt.Sprintf("must not match namespace %s", namespace)))

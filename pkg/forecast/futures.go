@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -73,7 +74,7 @@ type Futures struct {
 // Draw plays futures side by side, each with running times and arrivals of its own.
 func Draw(ctx context.Context, q *Question) (*Futures, error) {
 	f := &Futures{Starts: map[client.ObjectKey][]Start{}}
-	within, cancel := withTime(ctx, q.Time)
+	within, cancel := context.WithTimeout(ctx, cmp.Or(q.Time, forever))
 	defer cancel()
 	var mu sync.Mutex
 	group, within := errgroup.WithContext(within)
@@ -110,13 +111,7 @@ func Draw(ctx context.Context, q *Question) (*Futures, error) {
 // most is how many futures are played beside each other at most: each has a whole cluster in memory.
 const most = 4
 
-// withTime ends a context after a time; zero leaves it as it is.
-func withTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, limit)
-}
+const forever = time.Duration(math.MaxInt64)
 
 // play plays one future, and returns the first start of each who waits, and how many take no part.
 func (q *Question) play(ctx context.Context, future uint64) (starts map[client.ObjectKey]Start, leftOut int, err error) {
@@ -136,7 +131,7 @@ func (q *Question) play(ctx context.Context, future uint64) (starts map[client.O
 // for all, the others as well.
 func (q *Question) Alone(ctx context.Context, some map[client.ObjectKey]bool) (starts map[client.ObjectKey]bool, err error) {
 	defer recovered(&err)
-	within, cancel := withTime(ctx, q.Time/4)
+	within, cancel := context.WithTimeout(ctx, cmp.Or(q.Time/4, forever))
 	defer cancel()
 	starts = map[client.ObjectKey]bool{}
 	p, err := newPlay(within, q.World, q.Settings, func(e Event) { starts[e.Job] = starts[e.Job] || e.Kind == Started })

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -109,14 +110,9 @@ func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tel
 	if err != nil {
 		return nil, err
 	}
-	p := &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: map[client.ObjectKey]bool{}}
-	for _, key := range settings.Until {
-		p.until[key] = true
-	}
-	return p, nil
+	return &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: sets.New(settings.Until...)}, nil
 }
 
-// play is a future that is being played.
 type play struct {
 	*scheduler.Player
 	Settings
@@ -125,7 +121,7 @@ type play struct {
 	jobs  map[client.ObjectKey]*state
 	due   []*appointment // In the order of time.
 	freed client.ObjectKey
-	until map[client.ObjectKey]bool
+	until sets.Set[client.ObjectKey]
 }
 
 // appointment is what will happen to a job unless it starts or stops before.
@@ -133,10 +129,9 @@ type appointment struct {
 	when  time.Time
 	key   client.ObjectKey
 	round int
-	what  func(context.Context, client.ObjectKey) error
+	what  func(context.Context, client.ObjectKey)
 }
 
-// state is how a job stands.
 type state struct {
 	*Job
 	// round counts starts and stops: what was due before is not any more.
@@ -153,8 +148,7 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 	if p.jobs[key] != nil {
 		return fmt.Errorf("Workload %s is there twice", key)
 	}
-	s := &state{Job: job}
-	p.jobs[key] = s
+	p.jobs[key] = &state{Job: job}
 	if job.Arrives.After(p.Begin) {
 		p.at(job.Arrives, key, p.arrive)
 		return nil
@@ -167,7 +161,7 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 		p.at(p.now.Add(p.Stopping), key, p.end)
 		return nil
 	}
-	switch how := scheduler.HowIs(job.Workload); how {
+	switch scheduler.HowIs(job.Workload) {
 	case scheduler.Admitted:
 		p.endLater(key, job.Runs)
 	case scheduler.Evicted:
@@ -182,7 +176,7 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 // alone plays a Workload without others, which then is gone again.
 func (p *play) alone(ctx context.Context, wl *kueue.Workload) error {
 	key := client.ObjectKeyFromObject(wl)
-	p.Until, p.until = []client.ObjectKey{key}, map[client.ObjectKey]bool{key: true}
+	p.Until, p.until = []client.ObjectKey{key}, sets.New(key)
 	if err := p.begin(ctx, &Job{Workload: wl}); err != nil {
 		return err
 	}
@@ -191,7 +185,7 @@ func (p *play) alone(ctx context.Context, wl *kueue.Workload) error {
 }
 
 // at has something happen to a job, behind what happens at the same time.
-func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Context, client.ObjectKey) error) {
+func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Context, client.ObjectKey)) {
 	place, _ := slices.BinarySearchFunc(p.due, when, func(a *appointment, when time.Time) int { return cmp.Or(a.when.Compare(when), -1) })
 	p.due = slices.Insert(p.due, place, &appointment{when: when, key: key, round: p.jobs[key].round, what: what})
 }
@@ -230,11 +224,8 @@ func (p *play) run(ctx context.Context) error {
 		for len(p.due) > 0 && !p.due[0].when.After(next) {
 			a := p.due[0]
 			p.due = p.due[1:]
-			if p.jobs[a.key].round != a.round {
-				continue
-			}
-			if err := a.what(ctx, a.key); err != nil {
-				return err
+			if p.jobs[a.key].round == a.round {
+				a.what(ctx, a.key)
 			}
 		}
 	}
@@ -249,7 +240,6 @@ func (p *play) next() time.Time {
 	return next
 }
 
-// moved follows what Kueue has decided.
 func (p *play) moved(all []scheduler.Moved) {
 	for _, m := range all {
 		key := client.ObjectKeyFromObject(m.Workload)
@@ -283,14 +273,13 @@ func withinLimit(wl *kueue.Workload, runs time.Duration) time.Duration {
 	return min(runs, max(time.Second, left))
 }
 
-func (p *play) arrive(ctx context.Context, key client.ObjectKey) error {
+func (p *play) arrive(ctx context.Context, key client.ObjectKey) {
 	wl := p.jobs[key].Workload
 	if p.Add(ctx, wl) != nil {
 		p.leaveOut(key)
-		return nil
+		return
 	}
 	p.say(Queued, key, wl)
-	return nil
 }
 
 func (p *play) leaveOut(key client.ObjectKey) {
@@ -298,30 +287,26 @@ func (p *play) leaveOut(key client.ObjectKey) {
 	delete(p.until, key)
 }
 
-func (p *play) end(ctx context.Context, key client.ObjectKey) error {
+func (p *play) end(ctx context.Context, key client.ObjectKey) {
 	p.jobs[key].round++
 	p.say(Ended, key, p.jobs[key].Workload)
 	p.freed = key
 	p.Remove(ctx, key)
-	return nil
 }
 
-func (p *play) stop(ctx context.Context, key client.ObjectKey) error {
+func (p *play) stop(ctx context.Context, key client.ObjectKey) {
 	s := p.jobs[key]
 	s.round++
 	s.stopped, s.ends = true, time.Time{}
 	p.freed = key
 	if !kueuelib.IsActive(s.Workload) || p.Stopped(ctx, key) != nil { // Its queue is gone, or stopped, or leads elsewhere.
-		return p.end(ctx, key)
+		p.end(ctx, key)
+		return
 	}
 	p.say(Queued, key, s.Workload)
-	return nil
 }
 
-func (p *play) check(ctx context.Context, key client.ObjectKey) error {
-	p.moved(p.ChecksReady(ctx, key))
-	return nil
-}
+func (p *play) check(ctx context.Context, key client.ObjectKey) { p.moved(p.ChecksReady(ctx, key)) }
 
 func (p *play) say(kind Kind, key client.ObjectKey, wl *kueue.Workload) {
 	p.tell(Event{At: p.now, Kind: kind, Job: key, Workload: wl, After: p.freed})

@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 )
 
 // Whole is the resource of a whole GPU, of a MIG slice under the single strategy,
@@ -41,32 +43,20 @@ func IsResource(name corev1.ResourceName) bool {
 // Resources returns the GPU resources that a pod asks for in its containers and init
 // containers, sorted, each once. Zero amounts do not count.
 func Resources(pod *corev1.PodSpec) []corev1.ResourceName {
-	found := sets.New[corev1.ResourceName]()
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-			for name, amount := range amounts {
-				if IsResource(name) && !amount.IsZero() {
-					found.Insert(name)
-				}
-			}
-		}
-	}
-	return sets.List(found)
+	return slices.DeleteFunc(sets.List(quantity.Asked(pod)), func(name corev1.ResourceName) bool { return !IsResource(name) })
 }
 
 // Tolerations returns what a pod needs to reach the nodes of the GPUs it asks for, or
-// nil when it asks for none. Providers taint GPU nodes with key nvidia.com/gpu and
-// differing values; Kubernetes' ExtendedResourceToleration plugin uses the exact
-// resource name as key, which for MIG and shared GPUs is another one: both are there.
-func Tolerations(pod *corev1.PodSpec) []corev1.Toleration {
-	names := Resources(pod)
+// nil when it asks for none.
+func Tolerations(pod *corev1.PodSpec) []corev1.Toleration { return tolerationsFor(Resources(pod)) }
+
+// tolerationsFor: providers taint GPU nodes with key nvidia.com/gpu and differing values;
+// Kubernetes' ExtendedResourceToleration plugin uses the exact resource name as key, which
+// for MIG and shared GPUs is another one: both are there.
+func tolerationsFor(names []corev1.ResourceName) []corev1.Toleration {
 	if len(names) == 0 {
 		return nil
 	}
-	return tolerationsFor(names)
-}
-
-func tolerationsFor(names []corev1.ResourceName) []corev1.Toleration {
 	if !slices.Contains(names, Whole) {
 		names = append([]corev1.ResourceName{Whole}, names...)
 	}

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,20 +100,11 @@ var levelLabels = []string{
 func Levels(nodes []*corev1.Node) []string {
 	var levels []string
 	for _, label := range levelLabels {
-		if everyNodeHas(nodes, label) {
+		if len(nodes) > 0 && !slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Labels[label] == "" }) {
 			levels = append(levels, label)
 		}
 	}
 	return levels
-}
-
-func everyNodeHas(nodes []*corev1.Node, label string) bool {
-	for _, node := range nodes {
-		if node.Labels[label] == "" {
-			return false
-		}
-	}
-	return len(nodes) > 0
 }
 
 // Product names the GPUs of a node as its labels do, or is empty.

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -55,8 +56,8 @@ func pick(nodes, all []*corev1.Node) map[string]string {
 		if len(left) == 0 && len(picked) > 0 {
 			break
 		}
-		value := nodes[0].Labels[label]
-		if value == "" || !agree(nodes, label) {
+		value := common(nodes, label)
+		if value == "" {
 			continue
 		}
 		with := maps.Clone(picked)
@@ -78,14 +79,14 @@ func identity(nodes []*corev1.Node) map[string]string {
 		return picked
 	}
 	for _, label := range productLabels {
-		if nodes[0].Labels[label] != "" && agree(nodes, label) {
-			picked[label] = nodes[0].Labels[label]
+		if value := common(nodes, label); value != "" {
+			picked[label] = value
 			break
 		}
 	}
 	for _, label := range layoutLabels {
-		if nodes[0].Labels[label] != "" && agree(nodes, label) {
-			picked[label] = nodes[0].Labels[label]
+		if value := common(nodes, label); value != "" {
+			picked[label] = value
 		}
 	}
 	return picked
@@ -106,19 +107,18 @@ func tellingLabels(node *corev1.Node) []string {
 	return slices.Concat(telling, capacityLabels, machines)
 }
 
-func agree(nodes []*corev1.Node, label string) bool {
-	return !slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Labels[label] != nodes[0].Labels[label] })
+// common returns the value of a label that nodes share, or nothing.
+func common(nodes []*corev1.Node, label string) string {
+	value := nodes[0].Labels[label]
+	if slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Labels[label] != value }) {
+		return ""
+	}
+	return value
 }
 
 func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {
 	selector := labels.SelectorFromSet(picked)
-	var match []*corev1.Node
-	for _, node := range nodes {
-		if selector.Matches(labels.Set(node.Labels)) {
-			match = append(match, node)
-		}
-	}
-	return match
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !selector.Matches(labels.Set(node.Labels)) })
 }
 
 // name sets a name of its own for every pool. It follows from the pool's labels, product and
@@ -148,10 +148,7 @@ func baseName(pool *Pool) string {
 	if len(pool.Resources) == 0 {
 		return "cpu"
 	}
-	product := vendor.ReplaceAllString(Product(pool.Nodes[0]), "")
-	if product == "" {
-		product = "gpu"
-	}
+	product := cmp.Or(vendor.ReplaceAllString(Product(pool.Nodes[0]), ""), "gpu")
 	config := pool.NodeLabels[migConfigLabel]
 	switch {
 	case pool.Slicing == WholeGPUs && (config == "" || config == "all-disabled") && len(pool.Resources) == 1:

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,7 +51,10 @@ func Pools(nodes []corev1.Node) []Pool {
 		}
 	}
 	name(pools)
-	slices.SortFunc(pools, comparePools)
+	kinds := []Slicing{"", WholeGPUs, MIG, Shared}
+	slices.SortFunc(pools, func(a, b Pool) int {
+		return cmp.Or(slices.Index(kinds, a.Slicing)-slices.Index(kinds, b.Slicing), cmp.Compare(a.Name, b.Name))
+	})
 	return pools
 }
 
@@ -64,14 +68,6 @@ func newPool(nodes, all []*corev1.Node) Pool {
 		pool.Slicing = slicingOf(nodes[0], pool.Resources[0])
 	}
 	return pool
-}
-
-func comparePools(a, b Pool) int {
-	order := []Slicing{"", WholeGPUs, MIG, Shared}
-	if byKind := slices.Index(order, a.Slicing) - slices.Index(order, b.Slicing); byKind != 0 {
-		return byKind
-	}
-	return strings.Compare(a.Name, b.Name)
 }
 
 // Broken reports whether a node's labels tell of GPUs that it does not have: its device

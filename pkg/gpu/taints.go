@@ -44,12 +44,10 @@ func Lasting(node *corev1.Node) []corev1.Taint {
 			lasting = append(lasting, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 		}
 	}
-	slices.SortFunc(lasting, compareTaints)
+	slices.SortFunc(lasting, func(a, b corev1.Taint) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
+	})
 	return lasting
-}
-
-func compareTaints(a, b corev1.Taint) int {
-	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
 }
 
 // Tolerated reports whether pods that ask for a GPU resource tolerate a taint by

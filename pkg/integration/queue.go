@@ -32,6 +32,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
@@ -289,7 +290,7 @@ func isOverlooked(ctx context.Context, j *job) (bool, error) {
 		return false, fmt.Errorf("reading namespace %s: %w", j.Namespace, err)
 	}
 	var webhooks admissionregistrationv1.MutatingWebhookConfiguration
-	if err := j.deps.client.Get(ctx, client.ObjectKey{Name: j.deps.webhooks.Mutating}, &webhooks); err != nil {
+	if err := j.deps.client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhooks); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	included, err := matchconditions.Includes(&webhooks, &namespace, j.CreationTimestamp)

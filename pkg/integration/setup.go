@@ -58,7 +58,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // dependencies are what adapter and reconciler go by. What works on a part of them is made from them
@@ -94,9 +93,6 @@ type dependencies struct {
 	labels *kueuelib.CustomLabels
 	queues *queues.Queues
 
-	// webhooks are the configurations of ours.
-	webhooks webhookconfig.Names
-
 	// ledger keeps account of what TrainJobs hold; nil: nobody does.
 	ledger *ledger.Ledger
 }
@@ -130,8 +126,6 @@ type Options struct {
 	Concurrency int
 	// UserLabel is the label of TrainJobs whose value tells the ledger whose they are. Empty: none.
 	UserLabel string
-	// Webhooks are the configurations of our webhooks.
-	Webhooks webhookconfig.Names
 	// Scarce reports whether memory is scarce: then TrainJobs are looked at one by one.
 	Scarce func() bool
 	// Metrics record what happens, and tell what there is.
@@ -177,13 +171,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
-	scope, err := matchconditions.AddTo(mgr, matchconditions.Options{
-		Webhooks: opts.Webhooks, Self: self,
-		ManagesAll: func() (all, known bool) {
-			return opts.Kueue.Settings().ManageJobsWithoutQueueName, opts.Kueue.Known()
-		},
-		OnChange: opts.Kueue.OnChange,
-	})
+	scope, err := matchconditions.AddTo(mgr, self, opts.Kueue)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
@@ -284,7 +272,6 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 		kueue:        opts.Kueue,
 		labels:       labels,
 		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
-		webhooks:     opts.Webhooks,
 
 		waitForJobSet: opts.WaitForJobSet, startTimeout: cmp.Or(opts.StartTimeout, defaultStartTimeout),
 	}

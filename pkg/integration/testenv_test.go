@@ -34,7 +34,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -56,7 +55,6 @@ func dependenciesOn(tb testing.TB, c client.Client, describer *podsets.Describer
 		expectations: testenv.LedSince(time.Time{}), records: &records{},
 		waitForJobSet: config.WaitForJobSet, startTimeout: time.Hour,
 		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
-		webhooks: webhookconfig.Installed,
 	}
 }
 

@@ -11,19 +11,18 @@
 package kueuelib
 
 import (
-	"context"
 	"maps"
 	"slices"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/kueue/pkg/podset"
 	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/util/api"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 	"sigs.k8s.io/kueue/pkg/util/priority"
+	"sigs.k8s.io/kueue/pkg/util/resource"
 	"sigs.k8s.io/kueue/pkg/util/taints"
 	"sigs.k8s.io/kueue/pkg/util/tas"
 	"sigs.k8s.io/kueue/pkg/util/tolerations"
@@ -46,12 +45,11 @@ var (
 	NewResourceFormatter = resources.NewResourceFormatter
 	// ResourceValue returns a quantity of a resource as an Amount has it.
 	ResourceValue = resources.ResourceValue
-	// RequestsOf adds up what a pod asks for.
-	RequestsOf = resources.NewRequestsFromPodSpec
-	// ByResource returns requests by resource.
-	ByResource = resources.ToMap
-	// Priority returns the priority of a Workload.
-	Priority = priority.Priority
+	// WithMissing returns amounts with those of others that are missing.
+	WithMissing = resource.MergeResourceListKeepFirst
+	RequestsOf  = resources.NewRequestsFromPodSpec
+	ByResource  = resources.ToMap
+	Priority    = priority.Priority
 	// IsSchedulingTaint reports whether a taint keeps pods off a node.
 	IsSchedulingTaint = taints.IsSchedulingTaint
 	// SameToleration reports whether two tolerations are alike, in so many words or by default.
@@ -66,16 +64,13 @@ var (
 	// IsPermanent reports whether an error of an admission lasts: jobframework finishes the Workload for it.
 	IsPermanent = podset.IsPermanent
 
+	// Patch writes what a function changes of an object, under the condition of its resource version.
+	Patch = clientutil.Patch
 	// TruncateEvent shortens a message to what an event takes.
 	TruncateEvent = api.TruncateEventMessage
 	// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
 	SliceTopologies = tas.PodSetSliceRequiredTopologyConstraints
 )
-
-// Patch writes what change changes of an object, under the condition of its resource version.
-func Patch(ctx context.Context, c client.Client, obj client.Object, change func() (bool, error)) error {
-	return clientutil.Patch(ctx, c, obj, change)
-}
 
 // Names of Kueue's feature gates that its settings depend on.
 const (

@@ -25,27 +25,20 @@ import (
 
 // What Kueue's packages say of a Workload in one call.
 var (
-	// HasQuotaReservation reports whether it has the condition QuotaReserved.
 	HasQuotaReservation = workload.HasQuotaReservation
-	// IsAdmitted reports whether it has the condition Admitted.
-	IsAdmitted = workload.IsAdmitted
-	// IsFinished reports whether it has the condition Finished.
-	IsFinished = workloadfinish.IsFinished
+	IsAdmitted          = workload.IsAdmitted
+	IsFinished          = workloadfinish.IsFinished
 	// IsActive reports whether nobody has deactivated it.
-	IsActive = workload.IsActive
-	// IsEvicted reports whether it is being evicted.
+	IsActive  = workload.IsActive
 	IsEvicted = workloadevict.IsEvicted
 	// IsEvictedByDeactivation reports whether that is because somebody, or Kueue, deactivated it.
 	IsEvictedByDeactivation = workloadevict.IsEvictedByDeactivation
 	// IsAdmissible reports whether Kueue would queue it as it is.
 	IsAdmissible = workload.IsAdmissible
 	// HasAdmissionGate reports whether an admission gate of Kueue's keeps it out of its queue.
-	HasAdmissionGate = workload.HasAdmissionGate
-	// HasRetryChecks reports whether an admission check says Retry.
-	HasRetryChecks = workload.HasRetryChecks
-	// HasRejectedChecks reports whether an admission check says Rejected.
-	HasRejectedChecks = workload.HasRejectedChecks
-	// HasWorkloadPriorityClass reports whether its priority is of a WorkloadPriorityClass.
+	HasAdmissionGate         = workload.HasAdmissionGate
+	HasRetryChecks           = workload.HasRetryChecks
+	HasRejectedChecks        = workload.HasRejectedChecks
 	HasWorkloadPriorityClass = workload.IsWorkloadPriorityClass
 	// HasVariants reports whether Kueue's concurrent admission queues copies of it in its place, one for each flavor. It never
 	// changes them.
@@ -55,8 +48,7 @@ var (
 	// RemoveFinalizer takes Kueue's finalizer off it, in one write; none where it is not there.
 	RemoveFinalizer = workload.RemoveFinalizer
 	// UseLimitsAsMissingRequests sets the requests of containers that have limits alone.
-	UseLimitsAsMissingRequests = workload.UseLimitsAsMissingRequestsInPod
-	// IsExplicitlyRequestingTopology reports whether a PodSet asks for a topology.
+	UseLimitsAsMissingRequests     = workload.UseLimitsAsMissingRequestsInPod
 	IsExplicitlyRequestingTopology = workload.IsExplicitlyRequestingTAS
 )
 
@@ -139,5 +131,4 @@ type lateClock struct {
 	at time.Time
 }
 
-// Now implements clock.PassiveClock.
 func (c lateClock) Now() time.Time { return c.at }

@@ -56,7 +56,6 @@ func withoutLocalQueues(values map[slot]float64) map[slot]float64 {
 	return sums
 }
 
-// account is what is told.
 type account struct {
 	// holds is what is held now, totals what was by phase and by outcome.
 	holds, totals map[slot]float64

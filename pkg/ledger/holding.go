@@ -56,7 +56,6 @@ type Span struct {
 	Shares []Share `json:"shares"`
 }
 
-// begin returns the holding that a reading tells of.
 func begin(r Reading) *Holding {
 	h := &Holding{UID: r.UID, Name: r.Name, Version: r.Version}
 	for _, m := range r.Marks {

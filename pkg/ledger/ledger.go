@@ -96,11 +96,10 @@ type noted struct {
 
 // New returns a ledger, which does nothing before it is started.
 func New(options Options) *Ledger {
-	self := string(uuid.NewUUID())
 	return &Ledger{
 		options: options,
 		store: &store{
-			reader: options.Live, writer: options.Writer, self: self,
+			reader: options.Live, writer: options.Writer, self: string(uuid.NewUUID()),
 			key: types.NamespacedName{Namespace: options.Namespace, Name: ConfigMapName},
 		},
 		left:   map[types.UID]time.Time{},
@@ -214,7 +213,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	l.mu.Lock()
 	l.book = nil
 	l.mu.Unlock()
-	saved, unreadable, err := l.load(ctx)
+	saved, unreadable, err := l.store.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -255,14 +254,6 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// load reads what is saved, and does not wait for it longer than for a save.
-func (l *Ledger) load(ctx context.Context) (saved *Saved, unreadable, err error) {
-	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
-	defer cancel()
-	return l.store.load(ctx)
-}
-
-// cached returns the Workloads that the cache has.
 func (l *Ledger) cached(ctx context.Context) (map[types.UID]*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	if err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -297,7 +288,6 @@ func (l *Ledger) seen(ctx context.Context, open []*Holding) error {
 	return nil
 }
 
-// exists asks the API server for a Workload.
 func (l *Ledger) exists(ctx context.Context, h *Holding) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
@@ -334,7 +324,6 @@ func (l *Ledger) putTogether(which together) {
 	maps.DeleteFunc(l.told.totals, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
 }
 
-// want has the book saved soon.
 func (l *Ledger) want() {
 	select {
 	case l.wanted <- struct{}{}:
@@ -358,8 +347,6 @@ func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 	l.mu.Unlock()
 
 	data, which, err := copied.encode()
-	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
-	defer cancel()
 	if err == nil {
 		err = l.store.save(ctx, data)
 	}

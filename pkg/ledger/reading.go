@@ -11,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -79,10 +80,8 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 		UID: wl.UID, Name: types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}, Version: wl.ResourceVersion,
 		Outcome: metrics.OutcomeLost, userUnknown: facts.UserUnknown,
 	}
-	if a := wl.Status.AccumulatedPastExecutionTimeSeconds; a != nil {
-		r.Accumulated = *a
-	}
-	r.Admitted, _ = since(wl, kueue.WorkloadAdmitted)
+	r.Accumulated = ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)
+	r.Admitted = since(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 	stopped := stoppedAt(wl, facts, &r)
 	if reserved == nil || reserved.Status != metav1.ConditionTrue || wl.Status.Admission == nil {
@@ -95,8 +94,7 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 	r.Reserved = reserved.LastTransitionTime.Time
 	r.Shares = sharesOf(wl, facts.User)
 	r.Marks = until(append([]Mark{{Phase: metrics.PhaseWaiting, At: r.Reserved}}, running(wl, r, facts)...), stopped)
-	if at, finished := since(wl, kueue.WorkloadFinished); finished {
-		r.Ended = at
+	if r.Ended = since(wl.Status.Conditions, kueue.WorkloadFinished); !r.Ended.IsZero() {
 		r.Outcome = metrics.OutcomeFailed
 		switch apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).Reason {
 		case kueue.WorkloadFinishedReasonSucceeded:
@@ -108,13 +106,12 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 	return r
 }
 
-// since returns since when a condition is true, and whether it is.
-func since(wl *kueue.Workload, condition string) (time.Time, bool) {
-	c := apimeta.FindStatusCondition(wl.Status.Conditions, condition)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return time.Time{}, false
+// since returns since when a condition is true, zero where it is not.
+func since(conditions []metav1.Condition, condition string) time.Time {
+	if c := apimeta.FindStatusCondition(conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
 	}
-	return c.LastTransitionTime.Time, true
+	return time.Time{}
 }
 
 // stoppedAt returns when whatever ends the run first was decided, zero for nothing, and has r
@@ -126,16 +123,13 @@ func stoppedAt(wl *kueue.Workload, facts Facts, r *Reading) time.Time {
 			first, r.Outcome = at, outcome
 		}
 	}
-	evicted, _ := since(wl, kueue.WorkloadEvicted)
 	outcome := metrics.OutcomeLost
 	if kueuelib.OverTime(wl) != nil {
 		outcome = metrics.OutcomeFailed // It is not done again.
 	}
-	note(evicted, outcome)
+	note(since(wl.Status.Conditions, kueue.WorkloadEvicted), outcome)
 	note(facts.JobEnded, facts.Outcome)
-	if wl.DeletionTimestamp != nil {
-		note(wl.DeletionTimestamp.Time, metrics.OutcomeDeleted)
-	}
+	note(ptr.Deref(wl.DeletionTimestamp, metav1.Time{}).Time, metrics.OutcomeDeleted)
 	return first
 }
 
@@ -181,10 +175,7 @@ func until(marks []Mark, stopped time.Time) []Mark {
 
 // sharesOf returns what a Workload holds as Kueue counts it, without pods that it reclaimed.
 func sharesOf(wl *kueue.Workload, user string) []Share {
-	class := ""
-	if wl.Spec.PriorityClassRef != nil {
-		class = wl.Spec.PriorityClassRef.Name
-	}
+	class := ptr.Deref(wl.Spec.PriorityClassRef, kueue.PriorityClassRef{}).Name
 	var shares []Share
 	for of, amount := range kueuelib.Holds(wl) {
 		shares = append(shares, Share{Amount: amount.AsApproximateFloat64(of.Resource), Series: Series{
@@ -207,8 +198,8 @@ func FactsOf(job *trainjob.TrainJob, userLabel string) Facts {
 		facts.JobEnded, facts.Outcome = job.DeletionTimestamp.Time, metrics.OutcomeDeleted
 	}
 	for condition, outcome := range map[string]string{trainer.TrainJobComplete: metrics.OutcomeUseful, trainer.TrainJobFailed: metrics.OutcomeFailed} {
-		if c := apimeta.FindStatusCondition(job.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
-			facts.JobEnded, facts.Outcome = c.LastTransitionTime.Time, outcome
+		if at := since(job.Status.Conditions, condition); !at.IsZero() {
+			facts.JobEnded, facts.Outcome = at, outcome
 		}
 	}
 	return facts
@@ -218,10 +209,7 @@ func FactsOf(job *trainjob.TrainJob, userLabel string) Facts {
 // first of its Jobs or, where these are in another cluster, with the admission.
 func StartOf(job *trainjob.TrainJob, wl *kueue.Workload, jobs []batchv1.Job) time.Time {
 	if job.ManagedExternally() {
-		if admitted, is := since(wl, kueue.WorkloadAdmitted); is {
-			return admitted
-		}
-		return time.Time{}
+		return since(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	}
 	var first time.Time
 	for i := range jobs {

@@ -23,7 +23,6 @@ const (
 	unreadableName = ConfigMapName + "-unreadable"
 )
 
-// errOvertaken is returned when somebody else has saved the ledger meanwhile.
 var errOvertaken = errors.New("another process has saved the ledger meanwhile")
 
 // store keeps checkpoints in a ConfigMap.
@@ -40,6 +39,8 @@ type store struct {
 // load returns what is saved; nil where nothing is, and where it cannot be read. Why says unreadable: the next save replaces it
 // then, and there is a copy of it. What a newer release has saved is errNewer.
 func (s *store) load(ctx context.Context) (saved *Saved, unreadable, err error) {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
 	var cm corev1.ConfigMap
 	err = s.reader.Get(ctx, s.key, &cm)
 	if apierrors.IsNotFound(err) {
@@ -57,7 +58,6 @@ func (s *store) load(ctx context.Context) (saved *Saved, unreadable, err error) 
 	return saved, nil, err
 }
 
-// savedIn decodes what a ConfigMap has.
 func savedIn(cm *corev1.ConfigMap) (*Saved, error) {
 	saved, err := decode(cm.BinaryData[configMapKey])
 	if err != nil {
@@ -83,6 +83,8 @@ func labels() map[string]string { return map[string]string{"app.kubernetes.io/na
 // save replaces what this process has loaded or saved last. It returns errOvertaken where another
 // process was faster.
 func (s *store) save(ctx context.Context, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.key.Namespace, Name: s.key.Name, ResourceVersion: s.version,

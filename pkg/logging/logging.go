@@ -70,15 +70,12 @@ type discreet struct {
 	values []any
 }
 
-// Enabled implements logr.LogSink.
 func (s discreet) Enabled(level int) bool { return level < bodies && s.LogSink.Enabled(level) }
 
-// Info implements logr.LogSink.
 func (s discreet) Info(level int, msg string, keysAndValues ...any) {
 	s.LogSink.Info(level, msg, s.all(keysAndValues)...)
 }
 
-// Error implements logr.LogSink.
 func (s discreet) Error(err error, msg string, keysAndValues ...any) {
 	if err != nil {
 		err = errors.New(Discreet(err.Error()))
@@ -86,12 +83,10 @@ func (s discreet) Error(err error, msg string, keysAndValues ...any) {
 	s.LogSink.Error(err, msg, s.all(keysAndValues)...)
 }
 
-// WithValues implements logr.LogSink.
 func (s discreet) WithValues(keysAndValues ...any) logr.LogSink {
 	return discreet{s.LogSink, slices.Concat(s.values, keysAndValues)}
 }
 
-// WithName implements logr.LogSink.
 func (s discreet) WithName(name string) logr.LogSink {
 	return discreet{s.LogSink.WithName(name), s.values}
 }

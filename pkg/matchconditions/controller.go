@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -32,23 +33,12 @@ const (
 	askAgain = 10 * time.Second
 )
 
-// Options are what the scope goes by.
-type Options struct {
-	// Webhooks are the configurations.
-	Webhooks webhookconfig.Names
-	// Self is the manager's user. Its writes do not go to the validating webhook; the mutating
-	// one puts back what Trainer's makes of them.
-	Self string
-	// ManagesAll reports whether TrainJobs without a queue are Kueue's too, and whether that
-	// is known.
-	ManagesAll func() (managesAll, known bool)
-	// OnChange has a function called whenever the answer may be another.
-	OnChange func(func(context.Context) error)
-}
-
 // Scope keeps the matchConditions.
 type Scope struct {
-	Options
+	// self is the manager's user. Its writes do not go to the validating webhook; the mutating
+	// one puts back what Trainer's makes of them.
+	self   string
+	kueue  *kueueconfig.Follower
 	client client.Client
 	events chan event.GenericEvent
 	// told is why all TrainJobs mattered when it was logged last; nil: it was not.
@@ -61,12 +51,12 @@ type Scope struct {
 // All reports whether the webhooks are asked about every TrainJob, and whether this process knows.
 func (s *Scope) All() (all, known bool) { return s.all.Load(), s.known.Load() }
 
-// AddTo adds the scope to a manager; the leader keeps it.
-func AddTo(mgr ctrl.Manager, options Options) (*Scope, error) {
-	s := &Scope{Options: options, client: mgr.GetClient(), events: make(chan event.GenericEvent, 1)}
-	options.OnChange(s.changed)
+// AddTo adds the scope, which follows Kueue's settings, to a manager whose user is self; the leader keeps it.
+func AddTo(mgr ctrl.Manager, self string, settings *kueueconfig.Follower) (*Scope, error) {
+	s := &Scope{self: self, kueue: settings, client: mgr.GetClient(), events: make(chan event.GenericEvent, 1)}
+	settings.OnChange(s.changed)
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: options.Webhooks.Mutating}}}
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: webhookconfig.Installed.Mutating}}}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("webhook-scope").
 		WithLogConstructor(logging.ForController(mgr.GetLogger(), "webhook-scope", "webhookConfiguration")).
@@ -78,8 +68,7 @@ func AddTo(mgr ctrl.Manager, options Options) (*Scope, error) {
 	return s, err
 }
 
-// changed brings a new answer of ManagesAll into the configurations. One event that waits
-// stands for all.
+// changed brings other settings into the configurations. One event that waits stands for all.
 func (s *Scope) changed(context.Context) error {
 	select {
 	case s.events <- event.GenericEvent{Object: &metav1.PartialObjectMetadata{}}:
@@ -99,13 +88,13 @@ func (s *Scope) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	err = s.Webhooks.Change(ctx, s.client, func(w webhookconfig.Webhook) {
+	err = webhookconfig.Installed.Change(ctx, s.client, func(w webhookconfig.Webhook) {
 		if !ofTrainJobs(w.Rules) {
 			return
 		}
 		self := ""
 		if w.Validating {
-			self = s.Self
+			self = s.self
 		}
 		*w.MatchConditions = conditions(*w.MatchConditions, why != "", self)
 	})
@@ -122,10 +111,10 @@ func (s *Scope) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 
 // every says why all TrainJobs matter; empty: only those with a queue do.
 func (s *Scope) every(ctx context.Context) (string, error) {
-	switch all, known := s.ManagesAll(); {
-	case all:
+	switch {
+	case s.kueue.Settings().ManageJobsWithoutQueueName:
 		return "Kueue manages jobs without a queue name", nil
-	case !known:
+	case !s.kueue.Known():
 		return unknownSettings, nil
 	}
 	var queues kueue.LocalQueueList

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -177,7 +178,7 @@ func TestOutcomes(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		registry := prometheus.NewRegistry()
 		r := NewRecorder(registry, QueueLabels{})
-		client := http.Client{Transport: r.CountWrites(roundTripper(func(*http.Request) (*http.Response, error) {
+		client := http.Client{Transport: r.CountWrites(promhttp.RoundTripperFunc(func(*http.Request) (*http.Response, error) {
 			if tc.err != nil {
 				return nil, tc.err
 			}

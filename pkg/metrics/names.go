@@ -57,6 +57,12 @@ func queueAnd(more ...string) []string {
 	return append([]string{ClusterQueue, Namespace, LocalQueue}, more...)
 }
 
+// ledgerAnd returns the labels of the ledger and more. User is empty unless the configuration
+// names a label of TrainJobs for it.
+func ledgerAnd(more ...string) []string {
+	return queueAnd(append([]string{Flavor, Resource, PriorityClass, User}, more...)...)
+}
+
 // All is every metric of the manager's own, in the order of docs/metrics.md.
 var All = slices.Concat(Recorded, Told, Ledger)
 
@@ -66,6 +72,34 @@ var Recorded = []Metric{
 	UngatedPods, Writes, WebhookRequests,
 }
 
+// The metrics of Recorded. What a label may be are the words below of that metric.
+var (
+	AdmittedUntilStarted = Metric{"kueue_trainer_admitted_until_started_seconds", Histogram,
+		"Time from the admission of a TrainJob's Workload until the TrainJob was first resumed", queueAnd()}
+	StartedUntilReady = Metric{"kueue_trainer_started_until_ready_seconds", Histogram,
+		"Time from the resumption of a TrainJob until all of its pods were ready", queueAnd()}
+	// Forecasts are made of it.
+	AdmittedUntilEnded = Metric{"kueue_trainer_admitted_until_ended_seconds", Histogram,
+		"Time from the last admission of a TrainJob's Workload until the TrainJob succeeded or failed", queueAnd()}
+	EvictedUntilStopped = Metric{"kueue_trainer_evicted_until_stopped_seconds", Histogram,
+		"Time from the eviction of a TrainJob's Workload until its last pod was gone", queueAnd()}
+	Starts = Metric{"kueue_trainer_starts_total", Counter,
+		"TrainJobs resumed, for the first time or again after a stop", queueAnd(Kind)}
+	// Reasons are those of Kueue's evictions, too.
+	Stops = Metric{"kueue_trainer_stops_total", Counter,
+		"TrainJobs stopped, by the reason of the eviction or of the manager", queueAnd(Reason)}
+	UngatedPods = Metric{"kueue_trainer_ungated_pods_total", Counter,
+		"Pods that were made with the admission gate though admitted, freed of it or, at each look, refused that", []string{Outcome}}
+	Writes = Metric{"kueue_trainer_writes_total", Counter,
+		"Requests of the manager that write, events and leases among them, by resource and outcome; what is in vain was done, and counts twice",
+		[]string{Resource, Outcome}}
+	// A reason is the field that the refusal names, without keys and indexes, such as spec.runtimePatches; or Kubernetes'
+	// word where it names none. Operations are those of Kubernetes and OperationOther.
+	WebhookRequests = Metric{"kueue_trainer_webhook_requests_total", Counter,
+		"Answers of the webhooks, by what was asked and the field that it was refused for; reason is empty for what is allowed",
+		[]string{Kind, Operation, Outcome, Reason}}
+)
+
 // Told are those that are found out at each scrape.
 var Told = []Metric{
 	TrainJobs, StuckTrainJobs, GatedPods,
@@ -73,31 +107,51 @@ var Told = []Metric{
 	CertificateExpiry, BuildInfo,
 }
 
+// The metrics of Told.
+var (
+	TrainJobs = Metric{"kueue_trainer_trainjobs", Gauge,
+		"TrainJobs of queues that have not finished or hold quota still, by what they do now; the leader tells it", queueAnd(State)}
+	// Reasons are reasons of the manager's events.
+	StuckTrainJobs = Metric{"kueue_trainer_stuck_trainjobs", Gauge,
+		"TrainJobs that wait for what does not come by itself, by the reason of the event that says so; the leader tells it", queueAnd(Reason)}
+	GatedPods   = Metric{"kueue_trainer_gated_pods", Gauge, "Pods that hold the admission gate now; the leader tells it", nil}
+	TrainerInfo = Metric{"kueue_trainer_trainer_info", Gauge,
+		"The release of Trainer that is served; always 1, and absent while it is unknown", []string{Version}}
+	InTree = Metric{"kueue_trainer_in_tree_integration", Gauge,
+		"Whether Kueue's in-tree integration of TrainJobs is active: 1 for the state that holds, 0 for the others", []string{State}}
+	KueueConfigurationRead = Metric{"kueue_trainer_kueue_configuration_read", Gauge,
+		"1 while Kueue's configuration can be read and its settings hold here, else 0", nil}
+	SettingDiffers = Metric{"kueue_trainer_setting_differs", Gauge,
+		"1 for every setting and feature gate of Kueue's that the manager's configuration overrides with another value", []string{Setting}}
+	WebhooksEveryTrainJob = Metric{"kueue_trainer_webhooks_every_trainjob", Gauge,
+		"1 while the webhooks are asked about every TrainJob, 0 while only about those with a queue; the leader tells it", nil}
+	CertificateExpiry = Metric{"kueue_trainer_certificate_expiry_timestamp_seconds", Gauge,
+		"When the webhooks' serving certificate ends, in seconds since 1970", nil}
+	BuildInfo = Metric{"kueue_trainer_build_info", Gauge,
+		"Which build of kueue-trainer this is; always 1", []string{Version, Revision, GoVersion}}
+)
+
 // Ledger are those of what TrainJobs hold and held.
 var Ledger = []Metric{HeldResources, QuotaSeconds, EndedSeconds, LedgerBegan, LedgerSaved, LedgerUnsaved}
 
-// AdmittedUntilStarted is the time from a Workload's admission until its TrainJob was resumed, once
-// for each admission.
-var AdmittedUntilStarted = Metric{"kueue_trainer_admitted_until_started_seconds", Histogram,
-	"Time from the admission of a TrainJob's Workload until the TrainJob was first resumed", queueAnd()}
-
-// StartedUntilReady is the time from there until all its pods were ready.
-var StartedUntilReady = Metric{"kueue_trainer_started_until_ready_seconds", Histogram,
-	"Time from the resumption of a TrainJob until all of its pods were ready", queueAnd()}
-
-// AdmittedUntilEnded is the time from the last admission until the TrainJob succeeded or failed, once for each
-// TrainJob. Forecasts are made of it.
-var AdmittedUntilEnded = Metric{"kueue_trainer_admitted_until_ended_seconds", Histogram,
-	"Time from the last admission of a TrainJob's Workload until the TrainJob succeeded or failed", queueAnd()}
-
-// EvictedUntilStopped is the time from an eviction until no pod was left and the quota given back.
-var EvictedUntilStopped = Metric{"kueue_trainer_evicted_until_stopped_seconds", Histogram,
-	"Time from the eviction of a TrainJob's Workload until its last pod was gone", queueAnd()}
-
-// TrainJobs counts those that a queue has and that did not finish. Its states are the words of
-// State…. Only the leader tells it.
-var TrainJobs = Metric{"kueue_trainer_trainjobs", Gauge,
-	"TrainJobs of queues that have not finished or hold quota still, by what they do now; the leader tells it", queueAnd(State)}
+// The metrics of Ledger, which the leader alone tells.
+var (
+	HeldResources = Metric{"kueue_trainer_held_resources", Gauge,
+		"Quota that TrainJobs hold now, in the resource's base unit, by what they do with it", ledgerAnd(Phase)}
+	// QuotaSeconds is HeldResources integrated over time.
+	QuotaSeconds = Metric{"kueue_trainer_quota_resource_seconds_total", Counter,
+		"Quota that TrainJobs held, in the resource's base unit times seconds, by what they did with it", ledgerAnd(Phase)}
+	// EndedSeconds is the running part of QuotaSeconds whose end is known.
+	EndedSeconds = Metric{"kueue_trainer_ended_resource_seconds_total", Counter,
+		"Resource seconds that TrainJobs ran until they succeeded (useful), failed, were evicted (lost) or were deleted", ledgerAnd(Outcome)}
+	// LedgerBegan changes where what was saved was lost: then the counters begin again, and at no other time.
+	LedgerBegan = Metric{"kueue_trainer_ledger_began_timestamp_seconds", Gauge,
+		"When the totals of the resource seconds began at 0, in seconds since 1970", nil}
+	LedgerSaved = Metric{"kueue_trainer_ledger_saved_timestamp_seconds", Gauge,
+		"When the totals of the resource seconds were saved last, in seconds since 1970", nil}
+	LedgerUnsaved = Metric{"kueue_trainer_ledger_unsaved_seconds", Gauge,
+		"For how many seconds every attempt to save the totals of the resource seconds has failed; 0 where the last one succeeded", nil}
+)
 
 // The values of label state of kueue_trainer_trainjobs.
 const (
@@ -115,15 +169,6 @@ const (
 	StateStopping = "stopping"
 )
 
-// StuckTrainJobs counts those of TrainJobs that wait for something that does not come by itself.
-// Reasons are reasons of the manager's events. Only the leader tells it.
-var StuckTrainJobs = Metric{"kueue_trainer_stuck_trainjobs", Gauge,
-	"TrainJobs that wait for what does not come by itself, by the reason of the event that says so; the leader tells it", queueAnd(Reason)}
-
-// Starts counts resumptions. Kinds are the words of Start….
-var Starts = Metric{"kueue_trainer_starts_total", Counter,
-	"TrainJobs resumed, for the first time or again after a stop", queueAnd(Kind)}
-
 // The values of label kind of kueue_trainer_starts_total.
 const (
 	// StartFirst: the first start that is known of.
@@ -131,11 +176,6 @@ const (
 	// StartAgain: after a stop.
 	StartAgain = "again"
 )
-
-// Stops counts TrainJobs that were suspended while they ran. Reasons are those of Kueue's
-// evictions, and the words of Stop….
-var Stops = Metric{"kueue_trainer_stops_total", Counter,
-	"TrainJobs stopped, by the reason of the eviction or of the manager", queueAnd(Reason)}
 
 // The values of label reason of kueue_trainer_stops_total that are the manager's.
 const (
@@ -153,13 +193,6 @@ const (
 	StopNoMatchingWorkload = "NoMatchingWorkload"
 )
 
-// GatedPods counts pods that carry the manager's admission gate. Only the leader tells it.
-var GatedPods = Metric{"kueue_trainer_gated_pods", Gauge, "Pods that hold the admission gate now; the leader tells it", nil}
-
-// UngatedPods counts pods that the ungater looked at. Outcomes are the words of Ungate….
-var UngatedPods = Metric{"kueue_trainer_ungated_pods_total", Counter,
-	"Pods that were made with the admission gate though admitted, freed of it or, at each look, refused that", []string{Outcome}}
-
 // The values of label outcome of kueue_trainer_ungated_pods_total.
 const (
 	// UngateFreed: its gate is removed, and it may be bound.
@@ -167,11 +200,6 @@ const (
 	// UngateRefused: it was made too unlike its admission; its TrainJob is told by event UngateRefused.
 	UngateRefused = "refused"
 )
-
-// Writes counts the manager's writes. Outcomes are the words of Write….
-var Writes = Metric{"kueue_trainer_writes_total", Counter,
-	"Requests of the manager that write, events and leases among them, by resource and outcome; what is in vain was done, and counts twice",
-	[]string{Resource, Outcome}}
 
 // The values of label outcome of kueue_trainer_writes_total.
 const (
@@ -186,13 +214,6 @@ const (
 	// WriteFailed: no answer, or one that the request was not dealt with.
 	WriteFailed = "failed"
 )
-
-// WebhookRequests counts what the webhooks answered. Kinds are the words of Webhook…, operations
-// those of Kubernetes and OperationOther, outcomes the words of Answer…. A reason is the field that the refusal names,
-// without keys and indexes, such as spec.runtimePatches; or Kubernetes' word where it names none.
-var WebhookRequests = Metric{"kueue_trainer_webhook_requests_total", Counter,
-	"Answers of the webhooks, by what was asked and the field that it was refused for; reason is empty for what is allowed",
-	[]string{Kind, Operation, Outcome, Reason}}
 
 // The values of label kind of kueue_trainer_webhook_requests_total.
 const (
@@ -217,14 +238,6 @@ const (
 	AnswerFailed = "failed"
 )
 
-// TrainerInfo is 1 for the release of Trainer whose CRD the cluster serves.
-var TrainerInfo = Metric{"kueue_trainer_trainer_info", Gauge,
-	"The release of Trainer that is served; always 1, and absent while it is unknown", []string{Version}}
-
-// InTree is 1 for what is known of Kueue's in-tree integration. States are the words of InTree….
-var InTree = Metric{"kueue_trainer_in_tree_integration", Gauge,
-	"Whether Kueue's in-tree integration of TrainJobs is active: 1 for the state that holds, 0 for the others", []string{State}}
-
 // The values of label state of kueue_trainer_in_tree_integration.
 const (
 	// InTreeActive: both are active, and this manager stands aside.
@@ -235,40 +248,6 @@ const (
 	InTreeUnknown = "unknown"
 )
 
-// KueueConfigurationRead is 1 while Kueue's configuration can be read.
-var KueueConfigurationRead = Metric{"kueue_trainer_kueue_configuration_read", Gauge,
-	"1 while Kueue's configuration can be read and its settings hold here, else 0", nil}
-
-// SettingDiffers is 1 for every setting that the manager's configuration overrides with another value.
-var SettingDiffers = Metric{"kueue_trainer_setting_differs", Gauge,
-	"1 for every setting and feature gate of Kueue's that the manager's configuration overrides with another value", []string{Setting}}
-
-// WebhooksEveryTrainJob is 1 while the webhooks are asked about TrainJobs without a queue, too.
-var WebhooksEveryTrainJob = Metric{"kueue_trainer_webhooks_every_trainjob", Gauge,
-	"1 while the webhooks are asked about every TrainJob, 0 while only about those with a queue; the leader tells it", nil}
-
-// CertificateExpiry is when the serving certificate of the webhooks ends.
-var CertificateExpiry = Metric{"kueue_trainer_certificate_expiry_timestamp_seconds", Gauge,
-	"When the webhooks' serving certificate ends, in seconds since 1970", nil}
-
-// BuildInfo is 1 for the build that runs.
-var BuildInfo = Metric{"kueue_trainer_build_info", Gauge,
-	"Which build of kueue-trainer this is; always 1", []string{Version, Revision, GoVersion}}
-
-// ledgerAnd returns the labels of the ledger and more. User is empty unless the configuration
-// names a label of TrainJobs for it.
-func ledgerAnd(more ...string) []string {
-	return queueAnd(append([]string{Flavor, Resource, PriorityClass, User}, more...)...)
-}
-
-// HeldResources is what TrainJobs hold of their quotas now. Its phases are the words of Phase….
-var HeldResources = Metric{"kueue_trainer_held_resources", Gauge,
-	"Quota that TrainJobs hold now, in the resource's base unit, by what they do with it", ledgerAnd(Phase)}
-
-// QuotaSeconds is HeldResources integrated over time. Only the leader tells it.
-var QuotaSeconds = Metric{"kueue_trainer_quota_resource_seconds_total", Counter,
-	"Quota that TrainJobs held, in the resource's base unit times seconds, by what they did with it", ledgerAnd(Phase)}
-
 // The values of label phase.
 const (
 	// PhaseWaiting: quota is held and pods are not all ready yet.
@@ -278,11 +257,6 @@ const (
 	// PhaseStopping: evicted, finished or deleted, and pods are left.
 	PhaseStopping = "stopping"
 )
-
-// EndedSeconds is the running part of QuotaSeconds whose end is known. Outcomes are the words
-// of Outcome….
-var EndedSeconds = Metric{"kueue_trainer_ended_resource_seconds_total", Counter,
-	"Resource seconds that TrainJobs ran until they succeeded (useful), failed, were evicted (lost) or were deleted", ledgerAnd(Outcome)}
 
 // The values of label outcome of kueue_trainer_ended_resource_seconds_total.
 const (
@@ -295,16 +269,3 @@ const (
 	// OutcomeDeleted: somebody deleted the TrainJob or its Workload.
 	OutcomeDeleted = "deleted"
 )
-
-// LedgerBegan is when the ledger's totals were 0. Only the leader tells it. It changes where what
-// was saved was lost: then the counters begin again, and at no other time.
-var LedgerBegan = Metric{"kueue_trainer_ledger_began_timestamp_seconds", Gauge,
-	"When the totals of the resource seconds began at 0, in seconds since 1970", nil}
-
-// LedgerSaved is when the ledger's totals were saved last. Only the leader tells it.
-var LedgerSaved = Metric{"kueue_trainer_ledger_saved_timestamp_seconds", Gauge,
-	"When the totals of the resource seconds were saved last, in seconds since 1970", nil}
-
-// LedgerUnsaved is for how long the ledger's totals cannot be saved. Only the leader tells it.
-var LedgerUnsaved = Metric{"kueue_trainer_ledger_unsaved_seconds", Gauge,
-	"For how many seconds every attempt to save the totals of the resource seconds has failed; 0 where the last one succeeded", nil}

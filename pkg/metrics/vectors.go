@@ -54,7 +54,6 @@ func newRunTimes(m Metric) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: help(m), Buckets: runTimes}, m.Labels)
 }
 
-// newCounter returns the counter of m.
 func newCounter(m Metric) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: help(m)}, m.Labels)
 }

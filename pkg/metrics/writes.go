@@ -7,15 +7,18 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
+	"path"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // CountWrites wraps the transport of a client configuration. All clients of the manager are made
 // from that one: those of its caches, of events and of leader election, too.
 func (r *Recorder) CountWrites(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return promhttp.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
 		resource := written(req)
 		response, err := next.RoundTrip(req)
 		if resource != "" {
@@ -25,13 +28,11 @@ func (r *Recorder) CountWrites(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
-
 // questions are API groups of which an object that is created is a question, and stored nowhere.
 var questions = map[string]bool{"authentication.k8s.io": true, "authorization.k8s.io": true}
+
+// paths are those of the API server.
+var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // written returns the resource that a request is about to change, as roles name it; empty: none.
 func written(req *http.Request) string {
@@ -40,25 +41,11 @@ func written(req *http.Request) string {
 	default:
 		return ""
 	}
-	if req.URL.Query().Has("dryRun") {
+	info, err := paths.NewRequestInfo(req)
+	if err != nil || questions[info.APIGroup] || req.URL.Query().Has("dryRun") {
 		return ""
 	}
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3 && !questions[parts[1]]:
-		parts = parts[3:]
-	default:
-		return ""
-	}
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		parts = parts[2:]
-	}
-	if len(parts) > 2 {
-		return parts[0] + "/" + parts[2]
-	}
-	return parts[0]
+	return path.Join(info.Resource, info.Subresource)
 }
 
 // outcomeOf returns the word for what became of a write.

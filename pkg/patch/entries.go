@@ -65,23 +65,14 @@ func (f Field) jobAt(entry *field.Path, i int) *field.Path {
 
 // entriesFor makes our entries from the placements, one per replicated job.
 func (f Field) entriesFor(placements []Placement) ([]trainjob.RuntimePatch, error) {
-	var entries []any
-	if f == podTemplateOverrides {
-		for _, p := range placements {
-			entries = append(entries, p.podTemplateOverride())
-		}
-	} else {
-		entries = append(entries, entryFor(placements))
+	if f != podTemplateOverrides {
+		return trainjob.NewRuntimePatches([]*trainer.RuntimePatch{entryFor(placements)})
 	}
-	var ours []trainjob.RuntimePatch
-	for _, entry := range entries {
-		p, err := trainjob.NewRuntimePatch(entry)
-		if err != nil {
-			return nil, err
-		}
-		ours = append(ours, p)
+	var overrides []override
+	for _, p := range placements {
+		overrides = append(overrides, p.podTemplateOverride())
 	}
-	return ours, nil
+	return trainjob.NewRuntimePatches(overrides)
 }
 
 // override is what we read and write of an entry of podTemplateOverrides.
@@ -116,7 +107,6 @@ func (p Placement) podTemplateOverride() override {
 	}
 }
 
-// entryFor makes our entry of runtimePatches.
 func entryFor(placements []Placement) *trainer.RuntimePatch {
 	jobs := make([]trainer.ReplicatedJobPatch, 0, len(placements))
 	for _, p := range placements {

@@ -81,7 +81,6 @@ func (f Field) Same(a, b *trainjob.Spec) bool {
 	return len(one) > 0 && slices.EqualFunc(one, other, trainjob.RuntimePatch.SameButTime)
 }
 
-// jobs are the replicated jobs that our part patches.
 func (f Field) jobs(spec *trainjob.Spec) ([]patchedJob, error) {
 	ours, _ := f.split(spec)
 	var all []patchedJob

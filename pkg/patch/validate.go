@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,13 +55,10 @@ func Changed(f Field, before, after, allowed *trainjob.Spec) field.ErrorList {
 		"this entry belongs to the manager of queued TrainJobs; put your changes into an entry with another manager name")}
 }
 
-// kueueGates is the domain of the gates that Kueue sets and takes off.
-const kueueGates = "kueue.x-k8s.io/"
-
 // ReservedGate reports whether only the manager or Kueue may set a scheduling gate: they
 // take it off the pods for an admission, where nobody else had it in the first place.
 func ReservedGate(name string) bool {
-	return name == AdmissionGate || strings.HasPrefix(name, kueueGates)
+	return name == AdmissionGate || strings.HasPrefix(name, "kueue.x-k8s.io/")
 }
 
 // ReservedByOthers returns the places where patches of others set what only the manager
@@ -123,10 +119,8 @@ func surplusOf(path *field.Path, p trainjob.RuntimePatch) []*field.Path {
 	if p.DecodeInto(&ours) != nil {
 		return []*field.Path{path}
 	}
-	data, _ := json.Marshal(ours) // What was decoded just now can be encoded, and decoded again.
-	var kept map[string]any
-	_ = json.Unmarshal(data, &kept)
-	return notIn(path, p.Fields(), kept)
+	kept, _ := trainjob.NewRuntimePatch(ours) // What was decoded just now can be encoded.
+	return notIn(path, p.Fields(), kept.Fields())
 }
 
 // notIn returns the fields of an object that another one does not have, objects in them

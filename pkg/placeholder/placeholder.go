@@ -70,11 +70,14 @@ func NameOf(wl *kueue.Workload) string { return "remainder-" + string(wl.UID) }
 // anybody for it before its status is written. It queues, or else Kueue would let nobody know when it
 // goes.
 func Of(wl *kueue.Workload, queue *kueue.ClusterQueue, job string, pods []corev1.Pod) *kueue.Workload {
-	spec := wl.DeepCopy().Spec
+	spec, runs := wl.DeepCopy().Spec, sets.New[string]()
+	for i := range pods {
+		runs.Insert(runOf(&pods[i]))
+	}
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: wl.Namespace, Name: NameOf(wl), Labels: map[string]string{Label: job},
-			Annotations: map[string]string{RunsAnnotation: strings.Join(sets.List(runsOf(pods)), ",")},
+			Annotations: map[string]string{RunsAnnotation: strings.Join(sets.List(runs), ",")},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: kueue.SchemeGroupVersion.String(), Kind: "ClusterQueue", Name: queue.Name, UID: queue.UID, Controller: ptr.To(true),
 			}},
@@ -135,14 +138,6 @@ func Uncharged(pods []corev1.Pod, others []kueue.Workload) []corev1.Pod {
 
 // runOf returns the UID of a pod's JobSet; empty for a pod that JobSet did not make.
 func runOf(pod *corev1.Pod) string { return pod.Labels[jobsetapi.JobSetUIDKey] }
-
-func runsOf(pods []corev1.Pod) sets.Set[string] {
-	runs := sets.New[string]()
-	for i := range pods {
-		runs.Insert(runOf(&pods[i]))
-	}
-	return runs
-}
 
 // unfit has the first of the pods ask for a resource that there is not, and for more of it than its
 // limit, which Kueue refuses also where it ignores what a ClusterQueue does not have.

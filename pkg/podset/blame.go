@@ -38,14 +38,16 @@ func InRuntime(job *trainjob.TrainJob, why string) *field.Error {
 	return field.Invalid(runtimeRefPath, ref.Name, fmt.Sprintf("%s; change %s %s, or use another runtime", why, kind, ref.Name))
 }
 
-func (b *blame) refuse(why string) *field.Error { return InRuntime(b.job, why) }
+func (b *blame) refuse(format string, args ...any) *field.Error {
+	return InRuntime(b.job, fmt.Sprintf(format, args...))
+}
 
 // refuseAmount names where the amount of a container comes from: no patch has resources.
 func (b *blame) refuseAmount(rj *jobsetapi.ReplicatedJob, container string, w quantity.Wrong) *field.Error {
 	if b.asked(rj, container, w) {
 		return field.Invalid(resourcesPath.Child(w.List).Key(string(w.Name)), w.Quantity.String(), w.Why)
 	}
-	return b.refuse(fmt.Sprintf("in replicated job %s, container %s, resources.%s[%s] is %s: %s", rj.Name, container, w.List, w.Name, w.Quantity.String(), w.Why))
+	return b.refuse("in replicated job %s, container %s, resources.%s[%s] is %s: %s", rj.Name, container, w.List, w.Name, w.Quantity.String(), w.Why)
 }
 
 // asked reports whether the TrainJob itself asks for the resource of a container.
@@ -123,5 +125,5 @@ func (b *blame) refuseCache(replicatedJob, container string) *field.Error {
 	if uri := ptr.Deref(dataset.StorageUri, ""); isCache(uri) {
 		return field.Invalid(datasetPath.Child("storageUri"), uri, why)
 	}
-	return b.refuse(fmt.Sprintf("in replicated job %s, container %s has variable %s: %s", replicatedJob, container, storageURI, why))
+	return b.refuse("in replicated job %s, container %s has variable %s: %s", replicatedJob, container, storageURI, why)
 }

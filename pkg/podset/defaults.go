@@ -5,6 +5,7 @@ package podset
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,8 +19,6 @@ import (
 // WorkloadCRD is the CRD whose schema has the defaults of PodSets.
 const WorkloadCRD = "workloads.kueue.x-k8s.io"
 
-var errNoPodSetSchema = errors.New("the Workload CRD has no schema for spec.podSets")
-
 // Defaults does to PodSets what the API server does to those of a Workload it
 // stores: it sets the defaults of the served schema and drops what the schema does
 // not know. Kueue compares a job's PodSets with the stored ones field by field and
@@ -30,31 +29,25 @@ type Defaults struct {
 
 // NewDefaults takes the schema of the given version out of the Workload CRD.
 func NewDefaults(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Defaults, error) {
-	schema, err := openAPISchema(crd, version)
-	if err != nil {
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == version && v.Served && v.Schema != nil && v.Schema.OpenAPIV3Schema != nil
+	})
+	if at < 0 {
+		return nil, fmt.Errorf("CRD %s serves no version %s; this manager needs Kueue v0.19 or a later one that serves it", crd.Name, version)
+	}
+	items := crd.Spec.Versions[at].Schema.OpenAPIV3Schema.Properties["spec"].Properties["podSets"].Items
+	if items == nil || items.Schema == nil {
+		return nil, errors.New("the Workload CRD has no schema for spec.podSets")
+	}
+	var podSet apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(items.Schema, &podSet, nil); err != nil {
 		return nil, err
 	}
-	podSets := schema.Properties["spec"].Properties["podSets"]
-	if podSets.Items == nil || podSets.Items.Schema == nil {
-		return nil, errNoPodSetSchema
-	}
-	structural, err := structuralschema.NewStructural(podSets.Items.Schema)
+	structural, err := structuralschema.NewStructural(&podSet)
 	if err != nil {
 		return nil, fmt.Errorf("schema of spec.podSets in CRD %s: %w", crd.Name, err)
 	}
 	return &Defaults{podSet: structural}, nil
-}
-
-func openAPISchema(crd *apiextensionsv1.CustomResourceDefinition, version string) (*apiextensions.JSONSchemaProps, error) {
-	for _, v := range crd.Spec.Versions {
-		if v.Name != version || !v.Served || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			continue
-		}
-		var schema apiextensions.JSONSchemaProps
-		err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &schema, nil)
-		return &schema, err
-	}
-	return nil, fmt.Errorf("CRD %s serves no version %s; this manager needs Kueue v0.19 or a later one that serves it", crd.Name, version)
 }
 
 // Apply returns the PodSets as the API server would store and return them.

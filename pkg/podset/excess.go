@@ -106,8 +106,7 @@ func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int64) 
 		if jobs[i].Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob {
 			continue
 		}
-		parallelism := ptr.Deref(jobs[i].Spec.Parallelism, 1)
-		pods := int64(min(parallelism, ptr.Deref(jobs[i].Spec.Completions, parallelism)))
+		pods := int64(podsOfJob(&jobs[i].Spec))
 		made += pods
 		if !JobEnded(&jobs[i]) {
 			running += pods

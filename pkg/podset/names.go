@@ -54,7 +54,7 @@ func validateName(name string, js *jobsetapi.JobSet, runtime *blame) field.Error
 	tightest := derived{}
 	for _, d := range derivedNames(js) {
 		if why := d.impossible(); why != "" {
-			return field.ErrorList{runtime.refuse(fmt.Sprintf("JobSet cannot name %s %sNAME%s: %s", d.kind, d.prefix, d.suffix, why))}
+			return field.ErrorList{runtime.refuse("JobSet cannot name %s %sNAME%s: %s", d.kind, d.prefix, d.suffix, why)}
 		}
 		if d.room() < tightest.room() {
 			tightest = d

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 )
 
 // Place returns the placement of every replicated job from the PodSets of the
@@ -85,10 +86,12 @@ func conflict(name kueue.PodSetReference, field string, have, given map[string]s
 // TolerationRule adds to pods that ask for some resources what they need to reach the nodes
 // of these, as pkg/gpu does for NVIDIA's.
 type TolerationRule struct {
-	// Resources are names, or beginnings of names that end in "*".
-	Resources []string
-	// Tolerations that such pods get, unless they have the same ones.
-	Tolerations []corev1.Toleration
+	// Resources are names (amd.com/gpu), or beginnings of names that end in "*"
+	// (gpu.intel.com/*). At least one.
+	Resources []string `json:"resources"`
+	// Tolerations are added where pods do not have the same already. At least one, each
+	// with a key.
+	Tolerations []corev1.Toleration `json:"tolerations"`
 }
 
 // AddTolerations applies rules to PodSets, in place. It has to be done wherever PodSets are
@@ -105,14 +108,8 @@ func AddTolerations(podSets []kueue.PodSet, rules []TolerationRule) {
 }
 
 func (r TolerationRule) appliesTo(pod *corev1.PodSpec) bool {
-	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
-		return r.matches(c.Resources.Requests) || r.matches(c.Resources.Limits)
-	})
-}
-
-func (r TolerationRule) matches(amounts corev1.ResourceList) bool {
-	for name, amount := range amounts {
-		if !amount.IsZero() && slices.ContainsFunc(r.Resources, func(pattern string) bool { return matches(pattern, string(name)) }) {
+	for name := range quantity.Asked(pod) {
+		if slices.ContainsFunc(r.Resources, func(pattern string) bool { return matches(pattern, string(name)) }) {
 			return true
 		}
 	}

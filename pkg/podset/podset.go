@@ -75,11 +75,13 @@ func fromReplicatedJob(rj *jobsetapi.ReplicatedJob) (kueue.PodSet, error) {
 	return ps, nil
 }
 
-// PodsPerReplica is how many pods of one child Job run at a time: its parallelism,
-// but never more than its completions (batch/v1 Job).
-func PodsPerReplica(rj *jobsetapi.ReplicatedJob) int32 {
-	parallelism := ptr.Deref(rj.Template.Spec.Parallelism, 1)
-	return min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
+// PodsPerReplica is how many pods of one child Job run at a time.
+func PodsPerReplica(rj *jobsetapi.ReplicatedJob) int32 { return podsOfJob(&rj.Template.Spec) }
+
+// podsOfJob is a Job's parallelism, but never more than its completions (batch/v1 Job).
+func podsOfJob(spec *batchv1.JobSpec) int32 {
+	parallelism := ptr.Deref(spec.Parallelism, 1)
+	return min(parallelism, ptr.Deref(spec.Completions, parallelism))
 }
 
 // union appends the tolerations that are not there yet.

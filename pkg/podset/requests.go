@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelpers "k8s.io/component-helpers/resource"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // defaultRequests sets the requests that a pod has none for as the API server does when it is created
@@ -18,7 +20,7 @@ func defaultRequests(pod *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
 			r := &containers[i].Resources
-			r.Requests = withMissing(r.Requests, r.Limits)
+			r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)
 			dropZeroLimits(r)
 		}
 	}
@@ -27,19 +29,9 @@ func defaultRequests(pod *corev1.PodSpec) {
 		maps.DeleteFunc(ofContainers, func(name corev1.ResourceName, _ resource.Quantity) bool {
 			return !resourcehelpers.IsSupportedPodLevelResource(name)
 		})
-		r.Requests = withMissing(withMissing(r.Requests, ofContainers), r.Limits)
+		r.Requests = kueuelib.WithMissing(kueuelib.WithMissing(r.Requests, ofContainers), r.Limits)
 		dropZeroLimits(r)
 	}
-}
-
-// withMissing returns amounts with those of others that are missing.
-func withMissing(amounts, others corev1.ResourceList) corev1.ResourceList {
-	if len(others) == 0 {
-		return amounts
-	}
-	all := maps.Clone(others)
-	maps.Copy(all, amounts)
-	return all
 }
 
 // dropZeroLimits drops resources of which nothing may be used. A request of zero below a limit stays, or Kueue would take

@@ -5,7 +5,6 @@ package podset
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -46,8 +45,7 @@ func validateSize(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	if err != nil || len(data) <= maxBytes {
 		return nil
 	}
-	return field.ErrorList{b.refuse(fmt.Sprintf(
-		"its pods and Jobs have %d bytes as JSON, more than the %d that a job in a queue may have; put long variables, commands and arguments into a ConfigMap or a volume", len(data), maxBytes))}
+	return field.ErrorList{b.refuse("its pods and Jobs have %d bytes as JSON, more than the %d that a job in a queue may have; put long variables, commands and arguments into a ConfigMap or a volume", len(data), maxBytes)}
 }
 
 // validatePods: a pod that names its node passes by the scheduler, and with it by the flavor that its quota
@@ -57,11 +55,10 @@ func validatePods(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
 		if selects := selectsPods(rj); selects != "" {
-			errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s %s; leave selector and manualSelector out", rj.Name, selects)))
+			errs = append(errs, b.refuse("replicated job %s %s; leave selector and manualSelector out", rj.Name, selects))
 		}
 		if node := rj.Template.Spec.Template.Spec.NodeName; node != "" {
-			errs = append(errs, b.refuse(fmt.Sprintf(
-				"replicated job %s has nodeName %s, which takes no notice of the flavor that the job is admitted to; leave it out, or use nodeSelector", rj.Name, node)))
+			errs = append(errs, b.refuse("replicated job %s has nodeName %s, which takes no notice of the flavor that the job is admitted to; leave it out, or use nodeSelector", rj.Name, node))
 		}
 	}
 	return errs
@@ -70,7 +67,7 @@ func validatePods(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 // Unmade reports what keeps the pods of a TrainJob, in a queue or in none, from ever being
 // made of the JobSet: numbers of nodes, names and amounts.
 func Unmade(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet) field.ErrorList {
-	if errs := validateNodes(job); len(errs) > 0 {
+	if errs := ValidateNodes(job); len(errs) > 0 {
 		return errs
 	}
 	b := &blame{job, runtime}
@@ -84,8 +81,8 @@ func Unmade(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jo
 	return errs
 }
 
-// validateNodes: no CRD and no webhook of Trainer has a minimum.
-func validateNodes(job *trainjob.TrainJob) field.ErrorList {
+// ValidateNodes refuses a TrainJob without nodes: no CRD and no webhook of Trainer has a minimum.
+func ValidateNodes(job *trainjob.TrainJob) field.ErrorList {
 	if job.Spec.Trainer == nil || ptr.Deref(job.Spec.Trainer.NumNodes, 1) > 0 {
 		return nil
 	}
@@ -105,7 +102,7 @@ func validateReplicas(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	if replicas <= maxReplicas {
 		return nil
 	}
-	return field.ErrorList{b.refuse(fmt.Sprintf("its replicated jobs have %d replicas in all, each of them a Job: at most %d", replicas, maxReplicas))}
+	return field.ErrorList{b.refuse("its replicated jobs have %d replicas in all, each of them a Job: at most %d", replicas, maxReplicas)}
 }
 
 // validateManaged: what another controller is to look after gets no pods from JobSet, nor from Kubernetes, and nobody would stop it.
@@ -113,12 +110,12 @@ func validateManaged(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	const remedy = "which nobody stops when its quota is taken; leave managedBy out"
 	var errs field.ErrorList
 	if by := ptr.Deref(js.Spec.ManagedBy, jobsetapi.JobSetControllerName); by != jobsetapi.JobSetControllerName {
-		errs = append(errs, b.refuse(fmt.Sprintf("its JobSet is managed by %s, %s", by, remedy)))
+		errs = append(errs, b.refuse("its JobSet is managed by %s, %s", by, remedy))
 	}
 	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
 		if by := ptr.Deref(rj.Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
-			errs = append(errs, b.refuse(fmt.Sprintf("the Jobs of replicated job %s are managed by %s, %s", rj.Name, by, remedy)))
+			errs = append(errs, b.refuse("the Jobs of replicated job %s are managed by %s, %s", rj.Name, by, remedy))
 		}
 	}
 	return errs
@@ -129,7 +126,7 @@ func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 	var errs field.ErrorList
 	for _, count := range []*int32{&rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions} {
 		if ptr.Deref(count, 0) < 0 {
-			errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s has %d replicas, parallelism or completions, which must not be negative", rj.Name, *count)))
+			errs = append(errs, b.refuse("replicated job %s has %d replicas, parallelism or completions, which must not be negative", rj.Name, *count))
 		}
 	}
 	pod := &rj.Template.Spec.Template.Spec
@@ -162,7 +159,7 @@ func validateReserved(job *trainjob.TrainJob, js *jobsetapi.JobSet, patches patc
 			errs = append(errs, field.Forbidden(path, why))
 			continue
 		}
-		errs = append(errs, b.refuse(fmt.Sprintf("in replicated job %s, the pods have %s: %s", rj.Name, what, why)))
+		errs = append(errs, b.refuse("in replicated job %s, the pods have %s: %s", rj.Name, what, why))
 	}
 	return errs
 }
@@ -191,12 +188,9 @@ func reserved(template *corev1.PodTemplateSpec) string {
 // tellsWhose names a label or annotation by which JobSet, the Job controller and we know whose a pod is, and which one, or
 // nothing. Theirs come later than the template's, but what a start writes, and what JobSet merges when it resumes a Job, replaces them.
 func tellsWhose(template *metav1.ObjectMeta) string {
-	theirs := func(key string) bool {
-		return strings.HasPrefix(key, "jobset.sigs.k8s.io/") || strings.HasPrefix(key, "batch.kubernetes.io/")
-	}
 	for kind, keys := range map[string]map[string]string{"label": template.Labels, "annotation": template.Annotations} {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if theirs(key) {
+			if strings.HasPrefix(key, "jobset.sigs.k8s.io/") || strings.HasPrefix(key, "batch.kubernetes.io/") {
 				return kind + " " + key
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quantity knows which resources a container can ask for.
+// Package quantity knows which resources a container asks for, and which it can ask for.
 package quantity
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -48,6 +49,21 @@ func Check(resources *corev1.ResourceRequirements) []Wrong {
 		}
 	}
 	return wrong
+}
+
+// Asked returns the resources that the containers and init containers of a pod ask for. Zero amounts do not count.
+func Asked(pod *corev1.PodSpec) sets.Set[corev1.ResourceName] {
+	asked := sets.New[corev1.ResourceName]()
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name, amount := range amounts {
+				if !amount.IsZero() {
+					asked.Insert(name)
+				}
+			}
+		}
+	}
+	return asked
 }
 
 // most is the largest amount of which Kubernetes and Kueue count the thousandth parts.

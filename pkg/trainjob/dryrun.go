@@ -8,6 +8,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -28,7 +29,7 @@ func DryRun(ctx context.Context, c client.Client, namespace, queue string) (*Tra
 	if err := c.List(ctx, &shared); err != nil {
 		return nil, err
 	}
-	job, refusal := firstTaken(ctx, c, namespace, queue, trainer.ClusterTrainingRuntimeKind, names(shared.Items))
+	job, refusal := firstTaken(ctx, c, namespace, queue, trainer.ClusterTrainingRuntimeKind, &shared)
 	if refusal == nil || !ofTheRuntime(refusal) {
 		return job, refusal
 	}
@@ -37,18 +38,22 @@ func DryRun(ctx context.Context, c client.Client, namespace, queue string) (*Tra
 		// Nobody needs these where the others are refused for a reason of their own.
 		return nil, refusal
 	}
-	return firstTaken(ctx, c, namespace, queue, trainer.TrainingRuntimeKind, names(own.Items))
+	return firstTaken(ctx, c, namespace, queue, trainer.TrainingRuntimeKind, &own)
 }
 
 // firstTaken asks with one runtime after the other.
-func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind string, runtimes []string) (*TrainJob, error) {
+func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind string, list client.ObjectList) (*TrainJob, error) {
+	runtimes, err := apimeta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
 	refusal := ErrNoRuntime
-	for _, name := range runtimes {
+	for _, runtime := range runtimes {
 		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dry-run"}}
 		if queue != "" {
 			job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
 		}
-		job.Spec.RuntimeRef.Name, job.Spec.RuntimeRef.Kind = name, &kind
+		job.Spec.RuntimeRef.Name, job.Spec.RuntimeRef.Kind = runtime.(client.Object).GetName(), &kind
 		if refusal = c.Create(ctx, job, client.DryRunAll); refusal == nil {
 			return job, nil
 		}
@@ -57,17 +62,6 @@ func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind str
 		}
 	}
 	return nil, refusal
-}
-
-func names[T any, P interface {
-	*T
-	client.Object
-}](items []T) []string {
-	out := make([]string, 0, len(items))
-	for i := range items {
-		out = append(out, P(&items[i]).GetName())
-	}
-	return out
 }
 
 // ofTheRuntime reports whether another runtime may bring another answer. A webhook that

@@ -45,6 +45,19 @@ func NewRuntimePatch(entry any) (p RuntimePatch, err error) {
 	return p, err
 }
 
+// NewRuntimePatches encodes several of them.
+func NewRuntimePatches[T any](entries []T) ([]RuntimePatch, error) {
+	var patches []RuntimePatch
+	for _, entry := range entries {
+		p, err := NewRuntimePatch(entry)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	}
+	return patches, nil
+}
+
 // Ours reports whether the entry is the manager's. A mark is for overrides, which name no manager.
 func (p RuntimePatch) Ours() bool { return p.Manager == Manager || p.Manager == "" && p.marked }
 

@@ -3,6 +3,7 @@
 package trainjob
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,7 @@ const maxPods = 100_000
 // NewRenderer sets Trainer's library up. Trainer keeps its runtime in a package
 // variable, so a process should make one Renderer only.
 func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error) {
-	offline := newOfflineClient(scheme)
+	offline := &offlineClient{scheme: scheme}
 	rt, err := trainercore.NewTrainingRuntime(ctx, offline, noIndex{}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("setting up Trainer's runtime library: %w", err)
@@ -56,9 +57,8 @@ func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error)
 		if err != nil {
 			return nil, fmt.Errorf("setting up plugin %s of Trainer: %w", name, err)
 		}
-		switch builder, builds := plugin.(framework.ComponentBuilderPlugin); {
-		case name == trainerjobset.Name && !builds:
-			return nil, fmt.Errorf("plugin %s of Trainer builds no components", name)
+		builder, builds := plugin.(framework.ComponentBuilderPlugin)
+		switch {
 		case name == trainerjobset.Name:
 			r.builder = builder
 		case builds:
@@ -96,7 +96,7 @@ func (r *Renderer) Describe(ctx context.Context, job *TrainJob, spec *trainer.Tr
 func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch, prepare func(*trainerruntime.Info, *trainer.TrainJob)) (js *jobsetapi.JobSet, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			js, err = nil, fmt.Errorf("plugin %s: %v: %w", panickingPlugin(), reason, ErrPluginPanics)
+			js, err = nil, panicked(reason)
 		}
 	}()
 	typed, err := job.typed(patches)
@@ -140,13 +140,13 @@ func podsOf(info *trainerruntime.Info, spec *trainer.TrainingRuntimeSpec) int64 
 
 var pluginFrame = regexp.MustCompile(`/pkg/runtime/framework/plugins/(\w+)\.`)
 
-// panickingPlugin returns the name of the plugin of Trainer that is on the stack of a panic.
-func panickingPlugin() string {
-	frame := pluginFrame.FindSubmatch(debug.Stack())
-	if frame == nil {
-		return "unknown"
+// panicked returns ErrPluginPanics with the reason, and with the plugin of Trainer that is on the stack.
+func panicked(reason any) error {
+	plugin := "unknown"
+	if frame := pluginFrame.FindSubmatch(debug.Stack()); frame != nil {
+		plugin = string(frame[1])
 	}
-	return string(frame[1])
+	return fmt.Errorf("plugin %s: %v: %w", plugin, reason, ErrPluginPanics)
 }
 
 func toJobSet(apply *jobsetapply.JobSetApplyConfiguration) (*jobsetapi.JobSet, error) {
@@ -159,17 +159,10 @@ func toJobSet(apply *jobsetapply.JobSetApplyConfiguration) (*jobsetapi.JobSet, e
 		return nil, err
 	}
 	for i := range js.Spec.ReplicatedJobs {
-		defaultCounts(&js.Spec.ReplicatedJobs[i], apply.Spec.ReplicatedJobs[i].Replicas)
+		// JobSet's CRD and the Job API have these defaults, where Trainer leaves the counts to them.
+		rj, replicas := &js.Spec.ReplicatedJobs[i], apply.Spec.ReplicatedJobs[i].Replicas
+		rj.Replicas = ptr.Deref(replicas, 1)
+		rj.Template.Spec.Parallelism = cmp.Or(rj.Template.Spec.Parallelism, ptr.To[int32](1))
 	}
 	return js, nil
-}
-
-// defaultCounts fills in what JobSet's CRD (replicas: 1) and the Job API
-// (parallelism: 1) default where Trainer leaves it to them.
-func defaultCounts(rj *jobsetapi.ReplicatedJob, replicas *int32) {
-	rj.Replicas = ptr.Deref(replicas, 1)
-	spec := &rj.Template.Spec
-	if spec.Parallelism == nil {
-		spec.Parallelism = ptr.To[int32](1)
-	}
 }

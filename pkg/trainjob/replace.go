@@ -12,10 +12,8 @@ import (
 
 // asksForResources tells whether a TrainJob sets resources of its own.
 func asksForResources(job *TrainJob) bool {
-	if job.Spec.Trainer == nil || job.Spec.Trainer.ResourcesPerNode == nil {
-		return false
-	}
-	return job.Spec.Trainer.ResourcesPerNode.Limits != nil || job.Spec.Trainer.ResourcesPerNode.Requests != nil
+	perNode := ptr.Deref(ptr.Deref(job.Spec.Trainer, trainer.Trainer{}).ResourcesPerNode, corev1.ResourceRequirements{})
+	return perNode.Limits != nil || perNode.Requests != nil
 }
 
 // replaceResources returns the runtime that renders, with the library of Trainer 2.3, as

@@ -185,16 +185,16 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 	if err != nil {
 		return Runtime{}, err
 	}
+	return r.remember(job, cm)
+}
+
+// remember keeps the snapshot of job, or that there is none, so that it is read once.
+func (r *Runtimes) remember(job *TrainJob, cm *corev1.ConfigMap) (Runtime, error) {
+	r.Forget(job.UID)
 	if cm == nil {
 		r.unfrozen.Add(job.UID, nil)
 		return Runtime{}, nil
 	}
-	return r.remember(job, cm)
-}
-
-// remember keeps the snapshot of job, so that it is read once.
-func (r *Runtimes) remember(job *TrainJob, cm *corev1.ConfigMap) (Runtime, error) {
-	r.unfrozen.Remove(job.UID)
 	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
 		return Runtime{}, fmt.Errorf("%w: ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer recreates it",
@@ -249,14 +249,9 @@ func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time,
 	if err != nil {
 		return time.Time{}, err
 	}
+	_, _ = r.remember(job, cm) // Of tells those who need the runtime that it cannot be read.
 	if cm == nil {
-		r.snapshots.Remove(job.UID)
-		r.unfrozen.Add(job.UID, nil)
 		return time.Time{}, nil
-	}
-	if _, err := r.remember(job, cm); err != nil {
-		// Of tells it, to those who need the runtime.
-		r.snapshots.Remove(job.UID)
 	}
 	return cm.CreationTimestamp.Time, nil
 }

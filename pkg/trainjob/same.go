@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -20,7 +20,7 @@ func SemanticallyEqual(a, b []byte) bool {
 		return false
 	}
 	right, err := decodeNumbers(b)
-	return err == nil && sameMeaning(left, right, "", "")
+	return err == nil && sameMeaning(left, right)
 }
 
 // SameButTime reports whether two entries differ at the most in how amounts are written, and in
@@ -32,7 +32,7 @@ func (p RuntimePatch) SameButTime(o RuntimePatch) bool {
 	}
 	delete(left, "time")
 	delete(right, "time")
-	return sameMeaning(left, right, "", "")
+	return sameMeaning(left, right)
 }
 
 func decodeNumbers(data []byte) (value any, err error) {
@@ -42,30 +42,32 @@ func decodeNumbers(data []byte) (value any, err error) {
 	return value, err
 }
 
-// sameMeaning compares values that stand under a key, in the object that stands under
-// another. Values of lists go by the list's keys.
-func sameMeaning(a, b any, in, key string) bool {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		return ok && sameMaps(a, b, key)
-	case []any:
-		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, func(x, y any) bool { return sameMeaning(x, y, in, key) })
-	}
-	return a == b || isAmount(in, key) && sameAmount(a, b)
+// sameMeaning compares values that nobody else has: their amounts are written in one way for that.
+func sameMeaning(a, b any) bool {
+	return reflect.DeepEqual(canonical(a, "", ""), canonical(b, "", ""))
 }
 
-func sameMaps(a, b map[string]any, key string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for field, value := range a {
-		if other, ok := b[field]; !ok || !sameMeaning(value, other, key, field) {
-			return false
+// canonical returns a value that stands under a key, in the object that stands under another, with its amounts written
+// in one way. Values of lists go by the list's keys.
+func canonical(value any, in, key string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for field := range v {
+			v[field] = canonical(v[field], key, field)
+		}
+	case []any:
+		for i := range v {
+			v[i] = canonical(v[i], in, key)
+		}
+	default:
+		if !isAmount(in, key) {
+			break
+		}
+		if amount, err := resource.ParseQuantity(fmt.Sprint(v)); err == nil {
+			return resource.NewDecimalQuantity(*amount.AsDec(), resource.DecimalSI).String()
 		}
 	}
-	return true
+	return value
 }
 
 // isAmount names the fields of core/v1 that hold a resource.Quantity, as far as pod
@@ -80,22 +82,4 @@ func isAmount(in, key string) bool {
 		return key == "divisor"
 	}
 	return false
-}
-
-func sameAmount(a, b any) bool {
-	left, ok := amount(a)
-	if !ok {
-		return false
-	}
-	right, ok := amount(b)
-	return ok && left.Cmp(right) == 0
-}
-
-func amount(value any) (resource.Quantity, bool) {
-	switch value.(type) {
-	case string, json.Number:
-		quantity, err := resource.ParseQuantity(fmt.Sprint(value))
-		return quantity, err == nil
-	}
-	return resource.Quantity{}, false
 }

@@ -18,19 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var errOffline = errors.New("rendering must not use the API server")
-
 // offlineClient is what Trainer's library gets to render with: an API server that
 // holds nothing and takes nothing. The JobSet builder asks for the existing JobSet
 // to decide whether to write; for us there is none.
 type offlineClient struct {
 	client.Client
 	scheme *runtime.Scheme
-	mapper meta.RESTMapper
-}
-
-func newOfflineClient(scheme *runtime.Scheme) *offlineClient {
-	return &offlineClient{scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
 }
 
 func (c *offlineClient) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -38,16 +31,12 @@ func (c *offlineClient) Get(_ context.Context, key client.ObjectKey, _ client.Ob
 }
 
 func (c *offlineClient) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	return errOffline
+	return errors.New("rendering must not use the API server")
 }
 
-func (c *offlineClient) Scheme() *runtime.Scheme {
-	return c.scheme
-}
+func (c *offlineClient) Scheme() *runtime.Scheme { return c.scheme }
 
-func (c *offlineClient) RESTMapper() meta.RESTMapper {
-	return c.mapper
-}
+func (c *offlineClient) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
 
 // noIndex takes the field indexes that Trainer's library wants and that rendering never uses.
 type noIndex struct{}
@@ -64,7 +53,7 @@ type Validator struct {
 
 // NewValidator sets Trainer's library up.
 func NewValidator(ctx context.Context, scheme *runtime.Scheme) (*Validator, error) {
-	c := &runtimeClient{offlineClient: newOfflineClient(scheme)}
+	c := &runtimeClient{offlineClient: offlineClient{scheme: scheme}}
 	rt, err := trainercore.NewTrainingRuntime(ctx, c, noIndex{}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("setting up Trainer's runtime library: %w", err)
@@ -77,8 +66,7 @@ func NewValidator(ctx context.Context, scheme *runtime.Scheme) (*Validator, erro
 func (v *Validator) Create(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (errs field.ErrorList) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err := fmt.Errorf("plugin %s: %v: %w", panickingPlugin(), reason, ErrPluginPanics)
-			errs = field.ErrorList{field.Invalid(field.NewPath("spec", "runtimeRef"), job.Spec.RuntimeRef.Name, err.Error())}
+			errs = field.ErrorList{field.Invalid(field.NewPath("spec", "runtimeRef"), job.Spec.RuntimeRef.Name, panicked(reason).Error())}
 		}
 	}()
 	typed, err := job.typed(patches)
@@ -92,11 +80,10 @@ func (v *Validator) Create(ctx context.Context, job *TrainJob, spec *trainer.Tra
 
 // runtimeClient is an API server with one runtime, of any name.
 type runtimeClient struct {
-	*offlineClient
+	offlineClient
 	spec *trainer.TrainingRuntimeSpec
 }
 
-// Get implements client.Client.
 func (c *runtimeClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	if rt, ok := into.(*trainer.TrainingRuntime); ok {
 		c.spec.DeepCopyInto(&rt.Spec)

@@ -271,7 +271,7 @@ var mutants = slices.Concat(
 		bug("the Workload of a job without a queue stays", "TestWorkloadOfNoQueueGoes", "(wl.Spec.QueueName != \"\" || state.HoldsQuota(wl))", "true"),
 	),
 	in("pkg/podset/requests.go",
-		bug("a limit is charged by a LimitRange's default", "TestPodSetsRequestWhatPodsWill", "r.Requests = withMissing(r.Requests, r.Limits)\n", "\n"),
+		bug("a limit is charged by a LimitRange's default", "TestPodSetsRequestWhatPodsWill", "r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)\n", "\n"),
 		bug("no GPUs want a flavor's tolerations", "TestDefaultRequests", "if limit.IsZero() {", "if limit.IsZero() && len(r.Limits) == 0 {"),
 		bug("a request of nothing is charged as the limit", "TestDefaultRequests", "if limit.IsZero() {", "if request := r.Requests[name]; limit.IsZero() || request.IsZero() {"),
 	),

@@ -20,7 +20,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -96,16 +95,12 @@ func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Config
 	return cfg, nil
 }
 
-// Rules returns the rules of a configuration as podset.AddTolerations takes them; none of nil.
-func Rules(cfg *config.Configuration) []podset.TolerationRule {
+// Rules returns the toleration rules of a configuration; none of nil.
+func Rules(cfg *config.Configuration) []config.TolerationRule {
 	if cfg == nil {
 		return nil
 	}
-	var rules []podset.TolerationRule
-	for _, rule := range cfg.TolerationRules {
-		rules = append(rules, podset.TolerationRule(rule))
-	}
-	return rules
+	return cfg.TolerationRules
 }
 
 // ConfigMapOf picks, of the ConfigMaps of a namespace, the one with this name, suffixes

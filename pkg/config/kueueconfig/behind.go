@@ -12,8 +12,12 @@ import (
 // Behind returns a pod that runs now with a ConfigMap as it was before its data changed last, and when that was: Kueue
 // reads its configuration when it starts, and not again. It returns nil where there is none that says so. A pod that
 // was made since is none, whatever the clock of its node says, nor is one that is past its grace period: its node is lost.
+// Whoever changed other fields of the ConfigMap as the manager of its data made that time later.
 func Behind(cm *corev1.ConfigMap, pods []corev1.Pod, now time.Time) (*corev1.Pod, time.Time) {
-	changed := changedAt(cm)
+	changed := cm.CreationTimestamp.Time
+	if written := LastWritten(cm.ManagedFields, "data"); written.After(changed) {
+		changed = written
+	}
 	for i := range pods {
 		pod := &pods[i]
 		gone := pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(now)
@@ -22,15 +26,6 @@ func Behind(cm *corev1.ConfigMap, pods []corev1.Pod, now time.Time) (*corev1.Pod
 		}
 	}
 	return nil, time.Time{}
-}
-
-// changedAt returns when the data of a ConfigMap changed last, as its managed fields say. Whoever changed other fields
-// of it as the same manager made it later.
-func changedAt(cm *corev1.ConfigMap) time.Time {
-	if written := LastWritten(cm.ManagedFields, "data"); written.After(cm.CreationTimestamp.Time) {
-		return written
-	}
-	return cm.CreationTimestamp.Time
 }
 
 // startedBefore reports whether a container that mounts a ConfigMap runs since before a time.

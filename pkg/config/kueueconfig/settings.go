@@ -122,7 +122,11 @@ func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error)
 	if gates[kueuelib.CustomMetricLabels] {
 		custom = cfg.Metrics.CustomLabels
 	}
-	labelKeys, annotationKeys := copiedKeys(cfg, custom)
+	// Workloads get from jobs what Kueue is told to copy, and what its metrics have as labels.
+	labelKeys, annotationKeys := kueuelib.CustomLabelSources(custom)
+	if cfg.Integrations != nil {
+		labelKeys.Insert(cfg.Integrations.LabelKeysToCopy...)
+	}
 	waits := cfg.WaitForPodsReady
 	if gates[kueuelib.DisableWaitForPodsReady] {
 		waits = nil
@@ -132,8 +136,8 @@ func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error)
 		ManagedJobsNamespaceSelector: cfg.ManagedJobsNamespaceSelector,
 		InTree:                       cfg.Integrations != nil && slices.Contains(cfg.Integrations.Frameworks, InTreeFramework),
 		WaitForPodsReady:             waits,
-		LabelKeysToCopy:              labelKeys,
-		AnnotationKeysToCopy:         annotationKeys,
+		LabelKeysToCopy:              sets.List(labelKeys),
+		AnnotationKeysToCopy:         sets.List(annotationKeys),
 		ObjectRetentionPolicies:      cfg.ObjectRetentionPolicies,
 		LocalQueueMetrics:            cfg.Metrics.LocalQueueMetrics,
 		CustomLabels:                 custom,
@@ -169,16 +173,6 @@ func (o Overrides) over(kueues *configapi.Configuration) *configapi.Configuratio
 	maps.Copy(gates, o.FeatureGates)
 	cfg.FeatureGates = gates
 	return cfg
-}
-
-// copiedKeys returns the labels and annotations that Workloads get from jobs: those that
-// Kueue is told to copy, and those that its metrics have as labels.
-func copiedKeys(cfg *configapi.Configuration, custom []configapi.ControllerMetricsCustomLabel) (labelKeys, annotationKeys []string) {
-	ofLabels, ofAnnotations := kueuelib.CustomLabelSources(custom)
-	if cfg.Integrations != nil {
-		ofLabels.Insert(cfg.Integrations.LabelKeysToCopy...)
-	}
-	return sets.List(ofLabels), sets.List(ofAnnotations)
 }
 
 // Difference is a setting that has another value here than in Kueue.

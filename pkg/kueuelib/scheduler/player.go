@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
@@ -78,12 +77,6 @@ func (inline) Run(f func()) { f() }
 
 var admitInline = sync.OnceFunc(func() { routine.DefaultWrapper = inline{} })
 
-type noEvents struct{}
-
-func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
-
-var _ events.EventRecorder = noEvents{}
-
 // NewPlayer returns a Player for a world at a time, without Workloads. Kueue's feature gates are those of this
 // process. Namespaces are not looked at: a Workload that its ClusterQueue refuses for the
 // labels of its namespace is not to be given to a Player.
@@ -115,7 +108,7 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		}
 	}
 	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
-	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{}, ofScheduler...)
+	p.kueue = scheduler.New(p.queues, p.cache, p.memory, &events.FakeRecorder{}, ofScheduler...) // Without a channel it tells nobody.
 	if err := p.addQueues(quietly(ctx), own); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
+	utilpod "sigs.k8s.io/kueue/pkg/util/pod"
 	"sigs.k8s.io/kueue/pkg/util/tas"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
@@ -133,8 +134,7 @@ func (w *World) addNodes(cache *scheduler.Cache) {
 
 // TakesOfTopology reports whether a pod takes of a topology what Kueue has not given it.
 func TakesOfTopology(pod *corev1.Pod) bool {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	return pod.Spec.NodeName != "" && !ended && !tas.IsTAS(pod)
+	return pod.Spec.NodeName != "" && !utilpod.IsTerminated(pod) && !tas.IsTAS(pod)
 }
 
 // PlacedOn reports whether a Workload has quota and, below a topology down to nodes, a place on one.

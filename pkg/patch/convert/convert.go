@@ -35,7 +35,7 @@ func patchesOf(r *overlay.Reader, layers []overlay.Layer) (patches []trainjob.Ru
 		return nil, nil, errs
 	}
 	entries, spread := spreadMounts(entries)
-	patches, err := overlay.Encode(entries)
+	patches, err := trainjob.NewRuntimePatches(entries)
 	if err != nil {
 		return nil, nil, field.ErrorList{field.InternalError(patchesPath, err)}
 	}

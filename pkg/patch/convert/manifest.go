@@ -3,11 +3,11 @@
 package convert
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,9 +43,8 @@ var (
 
 // ManifestToRuntimePatches converts a TrainJob in JSON for Trainer 2.2 and later.
 // Overrides without an owner become those of owner, and ours are left out with a warning.
-// A TrainJob that has nothing to
-// convert comes back as it is, except for an apiVersion that no release serves; what else
-// releases differ in is told all the same.
+// A TrainJob that has nothing to convert comes back as it is, except for an apiVersion that
+// no release serves; what else releases differ in is told all the same.
 func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warnings []string, errs field.ErrorList) {
 	m, warnings, errs := readManifest(data)
 	if len(errs) > 0 {
@@ -71,12 +70,9 @@ func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warn
 		r.Errs = append(r.Errs, bothGenerations())
 	}
 	patches, warned, errs := patchesOf(r, m.layers(r, owner))
-	if len(errs) > 0 {
-		return nil, nil, errs
-	}
 	m.drop(olderFields...)
 	m.set("runtimePatches", patches)
-	return m.encode(slices.Concat(warnings, r.Left, warned), nil)
+	return m.encode(slices.Concat(warnings, r.Left, warned), errs)
 }
 
 func bothGenerations() *field.Error {
@@ -87,31 +83,24 @@ func bothGenerations() *field.Error {
 // layers reads all that patches the runtime, the weakest first: labels and annotations of
 // a TrainJob patch the JobSet, which no override of Trainer 2.1 does.
 func (m *manifest) layers(r *overlay.Reader, owner string) []overlay.Layer {
-	value := func(name string) (*field.Path, any) {
-		return specPath.Child(name), r.Decode(specPath.Child(name), m.spec[name])
+	fields := overlay.Object{}
+	for _, name := range olderFields {
+		fields[name] = m.decoded(name)
 	}
 	var layers []overlay.Layer
-	metadata := overlay.Object{}
-	for _, name := range []string{"labels", "annotations"} {
-		if items := r.Texts(value(name)); len(items) > 0 {
-			metadata[name] = items
-		}
-	}
-	if len(metadata) > 0 {
+	if metadata := r.LabelsAndAnnotations(specPath, fields); len(metadata) > 0 {
 		layers = append(layers, overlay.Layer{Path: specPath, Manager: owner, Metadata: metadata})
 	}
-	path, list := value("jobTemplateOverrides")
-	layers = append(layers, r.JobTemplateOverrides(path, list)...)
-	path, list = value("podTemplateOverrides")
-	layers = append(layers, r.PodTemplateOverrides(path, list, owner)...)
-	path, list = value("templateOverrides")
-	return append(layers, r.TemplateOverrides(path, list)...)
+	return slices.Concat(layers,
+		r.JobTemplateOverrides(specPath.Child("jobTemplateOverrides"), fields["jobTemplateOverrides"]),
+		r.PodTemplateOverrides(specPath.Child("podTemplateOverrides"), fields["podTemplateOverrides"], owner),
+		r.TemplateOverrides(specPath.Child("templateOverrides"), fields["templateOverrides"]))
 }
 
 // trainer returns spec.trainer, and tells that releases differ in resourcesPerNode, whichever way a
 // TrainJob goes.
 func (m *manifest) trainer(r *overlay.Reader) (fields overlay.Object, warnings []string) {
-	fields = r.Anything(trainerPath, r.Decode(trainerPath, m.spec["trainer"]))
+	fields = r.Anything(trainerPath, m.decoded("trainer"))
 	if fields["resourcesPerNode"] != nil {
 		warnings = append(warnings, fmt.Sprintf("%s: up to Trainer 2.2 it replaces the resources of the runtime's container, "+
 			"since 2.3 it is merged into them: name every resource that the runtime does", trainerPath.Child("resourcesPerNode")))
@@ -140,15 +129,12 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	if m.has(olderFields...) {
 		r.Errs = append(r.Errs, bothGenerations())
 	}
-	made, warned, errs := olderOf(r, r.Decode(patchesPath, m.spec["runtimePatches"]))
-	if len(errs) > 0 {
-		return nil, nil, errs
-	}
+	made, warned, errs := olderOf(r, m.decoded("runtimePatches"))
 	m.drop("runtimePatches")
 	m.set("podTemplateOverrides", made.overrides)
 	m.set("labels", made.metadata["labels"])
 	m.set("annotations", made.metadata["annotations"])
-	return m.encode(slices.Concat(warnings, r.Left, warned), nil)
+	return m.encode(slices.Concat(warnings, r.Left, warned), errs)
 }
 
 // readManifest reads a TrainJob of a version whose fields are known.
@@ -193,11 +179,19 @@ func (m *manifest) oldest() (errs field.ErrorList) {
 // has reports whether the spec holds more than null under any of the names.
 func (m *manifest) has(names ...string) bool {
 	for _, name := range names {
-		if value := strings.TrimSpace(string(m.spec[name])); value != "" && value != "null" {
+		if value := string(m.spec[name]); value != "" && value != "null" {
 			return true
 		}
 	}
 	return false
+}
+
+// decoded returns a field of the spec with its numbers as they are written.
+func (m *manifest) decoded(name string) (value any) {
+	decoder := json.NewDecoder(bytes.NewReader(orNull(m.spec[name])))
+	decoder.UseNumber()
+	_ = decoder.Decode(&value) // It was decoded once already.
+	return value
 }
 
 func (m *manifest) drop(names ...string) {

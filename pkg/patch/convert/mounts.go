@@ -59,7 +59,7 @@ func takeSecondMounts(e *overlay.Entry) *overlay.Entry {
 			}
 			pod[list] = kept
 			if taken == nil {
-				taken = &overlay.Entry{}
+				taken = &overlay.Entry{Spec: overlay.Object{}}
 			}
 			overlay.At(taken.Job(overlay.Text(job["name"])), overlay.PodSpec...)[list] = second
 		}

@@ -59,13 +59,10 @@ func (made *older) add(r *overlay.Reader, path *field.Path, value any) {
 		return
 	}
 	made.managers = append(made.managers, manager)
-	path = path.Child("trainingRuntimeSpec")
-	spec := r.Object(path, fields["trainingRuntimeSpec"], "template")
-	path = path.Child("template")
-	template := r.Object(path, spec["template"], "metadata", "spec")
-	metadata := r.Metadata(path.Child("metadata"), template["metadata"])
-	path = path.Child("spec")
-	jobSet := r.Object(path, template["spec"], "replicatedJobs")
+	path, spec := r.Child(path, fields, "trainingRuntimeSpec", "template")
+	path, template := r.Child(path, spec, "template", "metadata", "spec")
+	metadata := r.Metadata(path, template)
+	path, jobSet := r.Child(path, template, "spec", "replicatedJobs")
 	path = path.Child("replicatedJobs")
 	for i, item := range r.List(path, jobSet["replicatedJobs"]) {
 		p, err := trainjob.NewRuntimePatch(replicatedJob(r, path.Index(i), item))
@@ -77,23 +74,19 @@ func (made *older) add(r *overlay.Reader, path *field.Path, value any) {
 	overlay.MergeMetadata(made.metadata, metadata)
 }
 
-// replicatedJob reads the patch of one replicated job.
 func replicatedJob(r *overlay.Reader, path *field.Path, value any) override {
 	fields := r.Object(path, value, "name", "template")
-	name := r.Job(path.Child("name"), fields["name"])
-	path = path.Child("template")
-	template := r.Object(path, fields["template"], "metadata", "spec")
-	if len(r.Metadata(path.Child("metadata"), template["metadata"])) > 0 {
+	name := r.Job(path, fields)
+	path, template := r.Child(path, fields, "template", "metadata", "spec")
+	if len(r.Metadata(path, template)) > 0 {
 		r.Errs = append(r.Errs, field.Forbidden(path.Child("metadata"),
 			"pod template overrides reach pods only, not the Job: move the labels and annotations into the metadata of its pod template"))
 	}
-	path = path.Child("spec")
-	spec := r.Object(path, template["spec"], "template")
-	path = path.Child("template")
-	pod := r.Object(path, spec["template"], "metadata", "spec")
+	path, spec := r.Child(path, template, "spec", "template")
+	path, pod := r.Child(path, spec, "template", "metadata", "spec")
 	return override{
 		TargetJobs: []targetJob{{Name: name}},
-		Metadata:   r.Metadata(path.Child("metadata"), pod["metadata"]),
+		Metadata:   r.Metadata(path, pod),
 		Spec:       podSpec(r, path.Child("spec"), pod["spec"]),
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
@@ -33,16 +35,14 @@ type values map[place]json.RawMessage
 // jobSchema tells which lists of a Job template have a key.
 var jobSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[batchv1.JobTemplateSpec]()}
 
-// ofJobSet returns the fields of a JobSet.
-func ofJobSet(js *jobsetapi.JobSet) (values, error) {
+// ofJobSet returns the fields of a JobSet, or of the template of one.
+func ofJobSet(metadata *metav1.ObjectMeta, spec *jobsetapi.JobSetSpec) values {
 	all := values{}
-	all.addMetadata(js.Labels, js.Annotations)
-	for i := range js.Spec.ReplicatedJobs {
-		if err := all.addTemplate(js.Spec.ReplicatedJobs[i].Name, &js.Spec.ReplicatedJobs[i].Template); err != nil {
-			return nil, err
-		}
+	all.addMetadata(metadata.Labels, metadata.Annotations)
+	for i := range spec.ReplicatedJobs {
+		all.addTemplate(spec.ReplicatedJobs[i].Name, &spec.ReplicatedJobs[i].Template)
 	}
-	return all, nil
+	return all
 }
 
 // addMetadata adds what is said of the JobSet itself.
@@ -55,21 +55,14 @@ func (v values) addMetadata(labels, annotations map[string]string) {
 	}
 }
 
-// addTemplate adds the fields of a Job template, or of a patch of one.
-func (v values) addTemplate(job string, template any) error {
-	data, err := json.Marshal(template)
-	if err != nil {
-		return fmt.Errorf("encoding the template of replicated job %q: %w", job, err)
-	}
+// addTemplate adds the fields of a Job template, or of a patch of one. What was decoded from JSON before can be encoded.
+func (v values) addTemplate(job string, template any) {
+	data, _ := json.Marshal(template)
 	var tree map[string]any
-	if err := json.Unmarshal(data, &tree); err != nil {
-		return fmt.Errorf("decoding the template of replicated job %q: %w", job, err)
-	}
+	_ = json.Unmarshal(data, &tree)
 	v.addObject(job, "", tree, jobSchema)
-	return nil
 }
 
-// set encodes what was decoded from JSON before, which cannot fail.
 func (v values) set(job, path string, value any) {
 	data, _ := json.Marshal(value)
 	v[place{job, path}] = data
@@ -79,7 +72,7 @@ func (v values) addObject(job, path string, fields map[string]any, schema strate
 	for key, value := range fields {
 		next := path + "[" + key + "]"
 		if isStruct(schema) {
-			next = join(path, key)
+			next = strings.TrimPrefix(path+"."+key, ".")
 		}
 		v.addValue(job, next, key, value, schema)
 	}
@@ -139,11 +132,4 @@ func isStruct(schema strategicpatch.LookupPatchMeta) bool {
 		t = t.Elem()
 	}
 	return t.Kind() == reflect.Struct
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }

@@ -15,7 +15,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -93,25 +92,13 @@ type Input struct {
 }
 
 // Explain returns a Field for each value of the JobSet's metadata (labels and annotations)
-// and of its Job templates, sorted. The error is of input that is missing, or that
-// Trainer cannot have rendered from.
+// and of its Job templates, sorted. The error is of patches that Trainer cannot have rendered from.
 func Explain(in Input, js *jobsetapi.JobSet) ([]Field, error) {
-	switch {
-	case in.Runtime == nil:
-		return nil, errors.New("provenance: Input.Runtime is missing: give the spec of the runtime")
-	case in.Job == nil:
-		return nil, errors.New("provenance: Input.Job is missing: give the TrainJob")
-	case js == nil:
-		return nil, errors.New("provenance: the JobSet is missing: give the one that Trainer rendered")
-	}
 	said, err := in.settings(js)
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := ofJobSet(js)
-	if err != nil {
-		return nil, err
-	}
+	rendered := ofJobSet(&js.ObjectMeta, &js.Spec)
 	fields := make([]Field, 0, len(rendered))
 	for at, value := range rendered {
 		fields = append(fields, explain(at, value, said[at]))
@@ -126,14 +113,11 @@ func Explain(in Input, js *jobsetapi.JobSet) ([]Field, error) {
 // Stronger ones did not come into effect.
 func explain(at place, value json.RawMessage, settings []Setting) Field {
 	f := Field{Job: at.job, Path: at.path, Setting: Setting{Source{Kind: Trainer}, value}}
-	settings = slices.Clone(settings)
 	slices.Reverse(settings)
-	f.Overrode = settings
-	for i, s := range settings {
-		if bytes.Equal(s.Value, value) {
-			f.Setting, f.Overrode = s, settings[i+1:]
-			break
-		}
+	effective := slices.IndexFunc(settings, func(s Setting) bool { return bytes.Equal(s.Value, value) })
+	if effective >= 0 {
+		f.Setting = settings[effective]
 	}
+	f.Overrode = settings[effective+1:]
 	return f
 }

@@ -169,18 +169,6 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 		"The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
 }
 
-func TestExplainRefusesMissingInput(t *testing.T) {
-	refused := func(in provenance.Input, js *jobsetapi.JobSet, want string) {
-		t.Helper()
-		_, err := provenance.Explain(in, js)
-		expect.ErrorWith(t, err, want)
-	}
-	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
-	refused(provenance.Input{Job: job}, js, "Input.Runtime")
-	refused(provenance.Input{Runtime: spec}, js, "Input.Job")
-	refused(provenance.Input{Runtime: spec, Job: job}, nil, "JobSet")
-}
-
 func TestSourceString(t *testing.T) {
 	for want, source := range map[string]provenance.Source{
 		"runtime": {Kind: provenance.Runtime}, "TrainJob": {Kind: provenance.TrainJob}, "Trainer": {Kind: provenance.Trainer},

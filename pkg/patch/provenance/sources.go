@@ -44,58 +44,35 @@ func (s stack) push(source Source, said values) {
 // settings asks all sources, the weakest first.
 func (in Input) settings(js *jobsetapi.JobSet) (stack, error) {
 	all := stack{}
-	said, err := ofRuntime(in.Runtime)
-	if err != nil {
-		return nil, err
-	}
-	all.push(Source{Kind: Runtime}, said)
+	all.push(Source{Kind: Runtime}, ofJobSet(&in.Runtime.Template.ObjectMeta, &in.Runtime.Template.Spec))
 	for i, o := range in.Job.Spec.PodTemplateOverrides {
-		if said, err = ofOverride(o); err != nil {
+		said, err := ofOverride(o)
+		if err != nil {
 			return nil, fmt.Errorf("decoding spec.podTemplateOverrides[%d]: %w", i, err)
 		}
 		all.push(Source{Kind: Patch, Index: i}, said)
 	}
 	for i, p := range in.Job.Spec.RuntimePatches {
-		if said, err = ofPatch(p); err != nil {
+		said, err := ofPatch(p)
+		if err != nil {
 			return nil, err
 		}
 		all.push(Source{Kind: Patch, Index: i, Manager: p.Manager}, said)
 	}
-	if said, err = in.ofTrainJob(js, all); err != nil {
-		return nil, err
-	}
-	all.push(Source{Kind: TrainJob}, said)
+	all.push(Source{Kind: TrainJob}, in.ofTrainJob(js, all))
 	return all, nil
-}
-
-func ofRuntime(runtime *trainer.TrainingRuntimeSpec) (values, error) {
-	said := values{}
-	said.addMetadata(runtime.Template.Labels, runtime.Template.Annotations)
-	for i := range runtime.Template.Spec.ReplicatedJobs {
-		job := &runtime.Template.Spec.ReplicatedJobs[i]
-		if err := said.addTemplate(job.Name, &job.Template); err != nil {
-			return nil, err
-		}
-	}
-	return said, nil
 }
 
 // ofOverride says of each target job what Trainer 2.1 merges into its pods: labels,
 // annotations and the pod spec.
 func ofOverride(o trainjob.RuntimePatch) (values, error) {
-	data, err := o.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
 	var pod trainer.PodTemplatePatch
-	if err := json.Unmarshal(data, &pod); err != nil {
+	if err := o.DecodeInto(&pod); err != nil {
 		return nil, err
 	}
 	said := values{}
 	for _, job := range o.TargetJobs {
-		if err := said.addTemplate(job, trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: &pod}}); err != nil {
-			return nil, err
-		}
+		said.addTemplate(job, trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: &pod}})
 	}
 	return said, nil
 }
@@ -110,16 +87,14 @@ func ofPatch(p trainjob.RuntimePatch) (values, error) {
 	metadata := ptr.Deref(template.Metadata, metav1.ObjectMeta{})
 	said.addMetadata(metadata.Labels, metadata.Annotations)
 	for _, job := range ptr.Deref(template.Spec, trainer.JobSetSpecPatch{}).ReplicatedJobs {
-		if err := said.addTemplate(job.Name, job.Template); err != nil {
-			return nil, err
-		}
+		said.addTemplate(job.Name, job.Template)
 	}
 	return said, nil
 }
 
 // ofTrainJob says what Trainer's JobSet builder takes from the TrainJob's own API
 // (pkg/runtime/framework/plugins/jobset/builder.go there). Below are the weaker settings.
-func (in Input) ofTrainJob(js *jobsetapi.JobSet, below stack) (values, error) {
+func (in Input) ofTrainJob(js *jobsetapi.JobSet, below stack) values {
 	said := values{}
 	said.addMetadata(in.Labels, in.Annotations)
 	for i := range js.Spec.ReplicatedJobs {
@@ -127,12 +102,10 @@ func (in Input) ofTrainJob(js *jobsetapi.JobSet, below stack) (values, error) {
 		if container := in.container(job, below); container != nil {
 			var template batchv1.JobTemplateSpec
 			template.Spec.Template.Spec.Containers = []corev1.Container{*container}
-			if err := said.addTemplate(job.Name, template); err != nil {
-				return nil, err
-			}
+			said.addTemplate(job.Name, template)
 		}
 	}
-	return said, nil
+	return said
 }
 
 // container is the one of a replicated job that the TrainJob sets something in, with nothing else; nil

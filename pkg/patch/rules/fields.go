@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -28,10 +29,7 @@ func Fields(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	var job struct{ Metadata metav1.ObjectMeta }
 	_ = json.Unmarshal(data, &job) // The schema refuses most of what cannot be decoded, and callers decode it again.
 	errs := append(name(&job.Metadata), Metadata(&job.Metadata)...)
-	patches := overridesPath.String() + "["
-	if generation != trainjob.Trainer21 {
-		patches = patchesPath.String() + "["
-	}
+	patches := patch.Of(generation).Path().String() + "["
 	return append(errs, slices.DeleteFunc(refusals(generation, data), func(err *field.Error) bool {
 		return strings.HasPrefix(err.Field, patches) || strings.Contains(err.Detail, "metadata.name ")
 	})...)

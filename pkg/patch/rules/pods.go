@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"slices"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -20,7 +20,7 @@ import (
 func Pods(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	var job trainjob.TrainJob
 	_ = json.Unmarshal(data, &job) // What cannot be decoded is of Fields.
-	errs := checkTrainer(generation, job.Spec.Trainer)
+	errs := checkTrainer(generation, &job)
 	if initializer := job.Spec.Initializer; initializer != nil {
 		path := specPath.Child("initializer")
 		if initializer.Dataset != nil {
@@ -41,15 +41,13 @@ func Pods(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	return errs
 }
 
-func checkTrainer(generation trainjob.TrainerVersion, t *trainer.Trainer) field.ErrorList {
+func checkTrainer(generation trainjob.TrainerVersion, job *trainjob.TrainJob) field.ErrorList {
+	t := job.Spec.Trainer
 	if t == nil {
 		return nil
 	}
 	path := specPath.Child("trainer")
-	errs := checkEnv(path.Child("env"), t.Env)
-	if t.NumNodes != nil && *t.NumNodes < 1 {
-		errs = append(errs, field.Invalid(path.Child("numNodes"), *t.NumNodes, "it must be at least 1; leave it out for as many nodes as the runtime has"))
-	}
+	errs := append(checkEnv(path.Child("env"), t.Env), podset.ValidateNodes(job)...)
 	if t.ResourcesPerNode != nil {
 		errs = append(errs, checkResources(generation, path.Child("resourcesPerNode"), t.ResourcesPerNode)...)
 	}

@@ -11,6 +11,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -55,27 +56,30 @@ var (
 	patchesPath   = field.NewPath("spec", "runtimePatches")
 )
 
-// templates is what counts of the pod templates that patches are merged into; zero when
-// they are not known.
-type templates struct {
-	// containers of each replicated job, init containers included.
-	containers map[string]sets.Set[string]
-	// secrets are the pull secrets of each replicated job.
-	secrets map[string]*pullSecrets
+// templates are what counts of the pod templates that patches are merged into, by replicated job; nil when they are not
+// known.
+type templates map[string]*podTemplate
+
+type podTemplate struct {
+	// containers are their names, init containers included.
+	containers sets.Set[string]
+	// secretLists counts the lists of pull secrets that are merged into one and not empty, the runtime's included.
+	secretLists int
+	// unnamedSecrets are where a name is missing.
+	unnamedSecrets []*field.Path
 }
 
 func templatesOf(runtime *trainer.TrainingRuntimeSpec) templates {
 	if runtime == nil {
-		return templates{}
+		return nil
 	}
-	known := templates{containers: map[string]sets.Set[string]{}, secrets: map[string]*pullSecrets{}}
+	known := templates{}
 	for _, job := range runtime.Template.Spec.ReplicatedJobs {
 		pod, names := job.Template.Spec.Template.Spec, sets.New[string]()
 		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 			names.Insert(c.Name)
 		}
-		known.containers[job.Name] = names
-		known.secrets[job.Name] = &pullSecrets{lists: min(len(pod.ImagePullSecrets), 1)}
+		known[job.Name] = &podTemplate{containers: names, secretLists: min(len(pod.ImagePullSecrets), 1)}
 	}
 	return known
 }
@@ -83,10 +87,10 @@ func templatesOf(runtime *trainer.TrainingRuntimeSpec) templates {
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
 // patches, which adds it with nothing in it; the guides forbid that all the same.
 func (v *Verdict) knownJob(generation trainjob.TrainerVersion, path *field.Path, name string, known templates) {
-	if _, ok := known.containers[name]; ok || name == "" || known.containers == nil {
+	if known == nil || known[name] != nil || name == "" {
 		return
 	}
-	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known.containers)), ", "))
+	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	if generation == trainjob.Trainer23 {
 		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"
 		v.unmade(err)
@@ -98,11 +102,10 @@ func (v *Verdict) knownJob(generation trainjob.TrainerVersion, path *field.Path,
 // knownContainer: guides. The webhooks of all releases look for the container after the
 // merge of the patches, which adds it with nothing in it, so they never miss one.
 func (v *Verdict) knownContainer(path *field.Path, job, name string, known templates) {
-	containers, ok := known.containers[job]
-	if ok && name != "" && !containers.Has(name) {
+	if t := known[job]; t != nil && name != "" && !t.containers.Has(name) {
 		v.unmade(field.Invalid(path, name, fmt.Sprintf(
 			"replicated job %q of the runtime has no container of this name; it has: %s; Trainer accepts it and makes a pod that cannot run",
-			job, strings.Join(sets.List(containers), ", "))))
+			job, strings.Join(sets.List(t.containers), ", "))))
 	}
 }
 

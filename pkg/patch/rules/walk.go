@@ -6,19 +6,21 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-type object = map[string]any
+type object = overlay.Object
 
 // metadata: guides. Only labels and annotations are for patches. Trainer 2.1 ignores the others,
 // later releases merge them.
 func (v *Verdict) metadata(path *field.Path, metadata object) {
-	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if slices.Contains([]string{"name", "namespace", "finalizers"}, key) && metadata[key] != nil {
+	for _, key := range []string{"finalizers", "name", "namespace"} {
+		if metadata[key] != nil {
 			v.warn(field.Forbidden(path.Child(key), "only labels and annotations are for patches: remove it"))
 		}
 	}
@@ -30,19 +32,18 @@ func (v *Verdict) overrides(overrides []trainjob.RuntimePatch, known templates) 
 		path, override := overridesPath.Index(i), o.Fields()
 		v.metadata(path.Child("metadata"), child(override, "metadata"))
 		spec, at := child(override, "spec"), path.Child("spec")
-		targets := map[string]bool{}
+		targets := sets.New[string]()
 		for j, target := range objects(override["targetJobs"]) {
-			name := path.Child("targetJobs").Index(j).Child("name")
-			if text(target["name"]) == "" {
-				v.refuse(field.Required(name, "name a replicated job of the runtime"))
+			path, name := path.Child("targetJobs").Index(j).Child("name"), overlay.Text(target["name"])
+			if name == "" {
+				v.refuse(field.Required(path, "name a replicated job of the runtime"))
 			}
-			v.knownJob(trainjob.Trainer21, name, text(target["name"]), known)
-			v.podSpec(at, spec, text(target["name"]), known)
-			targets[text(target["name"])] = true
-		}
-		// Trainer merges an override into a job once, however often it names the job.
-		for name := range targets {
-			known.addSecrets(at.Child("imagePullSecrets"), spec["imagePullSecrets"], name)
+			v.knownJob(trainjob.Trainer21, path, name, known)
+			// Trainer merges an override into a job once, however often it names the job.
+			if !targets.Has(name) {
+				v.podSpec(at, spec, name, known)
+			}
+			targets.Insert(name)
 		}
 		if len(targets) == 0 {
 			v.podSpec(at, spec, "", known)
@@ -66,7 +67,7 @@ func distinct(errs field.ErrorList) field.ErrorList {
 func (v *Verdict) patches(generation trainjob.TrainerVersion, patches []trainjob.RuntimePatch, known templates) {
 	for i, p := range patches {
 		path, entry := patchesPath.Index(i), p.Fields()
-		if manager := text(entry["manager"]); manager != "" {
+		if manager := overlay.Text(entry["manager"]); manager != "" {
 			v.refuse(validation.IsDomainPrefixedPath(path.Child("manager"), manager)...)
 		}
 		// Where the schema has a format, the API server takes a list for a string; Trainer's webhook cannot decode it.
@@ -75,36 +76,31 @@ func (v *Verdict) patches(generation trainjob.TrainerVersion, patches []trainjob
 		}
 		template, at := child(entry, "trainingRuntimeSpec", "template"), path.Child("trainingRuntimeSpec", "template")
 		v.metadata(at.Child("metadata"), child(template, "metadata"))
-		v.jobs(generation, at.Child("spec", "replicatedJobs"), child(template, "spec"), known)
+		for j, job := range objects(child(template, "spec")["replicatedJobs"]) {
+			at, name := at.Child("spec", "replicatedJobs").Index(j), overlay.Text(job["name"])
+			v.knownJob(generation, at.Child("name"), name, known)
+			at = at.Child("template")
+			v.metadata(at.Child("metadata"), child(job, "template", "metadata"))
+			at, pod := at.Child("spec", "template"), child(job, "template", "spec", "template")
+			v.metadata(at.Child("metadata"), child(pod, "metadata"))
+			v.podSpec(at.Child("spec"), child(pod, "spec"), name, known)
+		}
 	}
 	v.namedSecrets(known)
-}
-
-// jobs checks the patches of replicated jobs.
-func (v *Verdict) jobs(generation trainjob.TrainerVersion, path *field.Path, spec object, known templates) {
-	for i, job := range objects(spec["replicatedJobs"]) {
-		name := text(job["name"])
-		v.knownJob(generation, path.Index(i).Child("name"), name, known)
-		at := path.Index(i).Child("template")
-		v.metadata(at.Child("metadata"), child(job, "template", "metadata"))
-		at, pod := at.Child("spec", "template"), child(job, "template", "spec", "template")
-		v.metadata(at.Child("metadata"), child(pod, "metadata"))
-		v.podSpec(at.Child("spec"), child(pod, "spec"), name, known)
-		known.addSecrets(at.Child("spec", "imagePullSecrets"), child(pod, "spec")["imagePullSecrets"], name)
-	}
 }
 
 // podSpec checks the patch of a pod spec of one replicated job.
 func (v *Verdict) podSpec(path *field.Path, spec object, job string, known templates) {
 	for _, list := range []string{"initContainers", "containers"} {
 		for i, container := range objects(spec[list]) {
-			at, name := path.Child(list).Index(i), text(container["name"])
+			at, name := path.Child(list).Index(i), overlay.Text(container["name"])
 			v.knownContainer(at.Child("name"), job, name, known)
 			if list == "containers" {
 				v.noReservedEnv(at.Child("env"), name, len(objects(container["env"])))
 			}
 		}
 	}
+	known.addSecrets(path.Child("imagePullSecrets"), spec["imagePullSecrets"], job)
 }
 
 // child goes down through objects; nil where there is none.
@@ -126,29 +122,16 @@ func objects(value any) []object {
 	return items
 }
 
-func text(value any) string {
-	s, _ := value.(string)
-	return s
-}
-
-// pullSecrets are what is merged into one list.
-type pullSecrets struct {
-	// lists counts those that are not empty, the runtime's included.
-	lists int
-	// unnamed are where a name is missing.
-	unnamed []*field.Path
-}
-
 // addSecrets counts a list of pull secrets for a replicated job; unknown ones have none.
 func (t templates) addSecrets(path *field.Path, value any, job string) {
-	list, secrets := t.secrets[job], objects(value)
-	if list == nil || len(secrets) == 0 {
+	pod, secrets := t[job], objects(value)
+	if pod == nil || len(secrets) == 0 {
 		return
 	}
-	list.lists++
+	pod.secretLists++
 	for i, secret := range secrets {
-		if text(secret["name"]) == "" {
-			list.unnamed = append(list.unnamed, path.Index(i).Child("name"))
+		if overlay.Text(secret["name"]) == "" {
+			pod.unnamedSecrets = append(pod.unnamedSecrets, path.Index(i).Child("name"))
 		}
 	}
 }
@@ -156,9 +139,9 @@ func (t templates) addSecrets(path *field.Path, value any, job string) {
 // namedSecrets: webhook. The CRD takes a reference without a name, but Trainer cannot
 // merge one with a second list, and panics.
 func (v *Verdict) namedSecrets(known templates) {
-	for _, job := range slices.Sorted(maps.Keys(known.secrets)) {
-		for _, path := range known.secrets[job].unnamed {
-			if known.secrets[job].lists > 1 {
+	for _, job := range slices.Sorted(maps.Keys(known)) {
+		for _, path := range known[job].unnamedSecrets {
+			if known[job].secretLists > 1 {
 				v.refuse(field.Required(path, "name a secret"))
 			} else {
 				v.warn(field.Required(path, "name a secret; Trainer accepts it as long as nobody else has pull secrets for the job"))

@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Entry is one element of spec.runtimePatches in the making.
@@ -40,7 +38,7 @@ func (e *Entry) add(l Layer) (warnings []string, err *field.Error) {
 	}
 	switch {
 	case l.job == "" && len(l.Metadata) > 0:
-		MergeMetadata(At(e.template(), "metadata"), l.Metadata)
+		MergeMetadata(At(e.Spec, "template", "metadata"), l.Metadata)
 	case l.job == "":
 	case l.ofJob && len(l.Metadata) > 0:
 		MergeMetadata(At(e.Job(l.job), "template", "metadata"), l.Metadata)
@@ -53,7 +51,6 @@ func (e *Entry) add(l Layer) (warnings []string, err *field.Error) {
 	return warnings, nil
 }
 
-// addToPod merges a layer into the patch of a pod template.
 func addToPod(pod Object, l Layer) (warnings []string, err *field.Error) {
 	if len(l.Metadata) > 0 {
 		MergeMetadata(At(pod, "metadata"), l.Metadata)
@@ -90,13 +87,6 @@ func (e *Entry) stamp(l Layer) ([]string, *field.Error) {
 	return nil, nil
 }
 
-func (e *Entry) template() Object {
-	if e.Spec == nil {
-		e.Spec = Object{}
-	}
-	return At(e.Spec, "template")
-}
-
 // podTemplate leads from a replicated job to its pods, PodSpec to what these run.
 var (
 	podTemplate = []string{"template", "spec", "template"}
@@ -115,21 +105,8 @@ func (e *Entry) Job(name string) Object {
 	if at := slices.IndexFunc(jobs, func(job Object) bool { return job["name"] == name }); at >= 0 {
 		return jobs[at]
 	}
-	js, job := At(e.template(), "spec"), Object{"name": name}
+	js, job := At(e.Spec, "template", "spec"), Object{"name": name}
 	list, _ := js["replicatedJobs"].([]any)
 	js["replicatedJobs"] = append(list, job)
 	return job
-}
-
-// Encode returns the entries as a TrainJob has them.
-func Encode(entries []*Entry) ([]trainjob.RuntimePatch, error) {
-	var patches []trainjob.RuntimePatch
-	for _, e := range entries {
-		p, err := trainjob.NewRuntimePatch(e)
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, p)
-	}
-	return patches, nil
 }

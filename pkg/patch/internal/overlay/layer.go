@@ -17,21 +17,18 @@ type Layer struct {
 	Manager string
 	// time is when the override was written, as it was written; empty when that is not known.
 	time string
-	// job is the replicated job; empty for the JobSet itself, of which only metadata can be patched.
-	job string
-
-	// ofJob is for the Job itself and not for its pods.
-	ofJob bool
-
+	target
 	// Metadata has labels and annotations only.
 	Metadata Object
 	// podSpec is nil when the override says nothing of it.
 	podSpec Object
 }
 
-// target is what a layer patches: the JobSet, a Job or the pods of a Job.
+// target is what a layer patches.
 type target struct {
-	job   string
+	// job is the replicated job; empty for the JobSet itself, of which only metadata can be patched.
+	job string
+	// ofJob is for the Job itself and not for its pods.
 	ofJob bool
 }
 
@@ -41,7 +38,7 @@ func Entries(layers []Layer) (entries []*Entry, warnings []string, errs field.Er
 	managers, errs := precedence(layers)
 	byManager := make(map[string]*Entry, len(managers))
 	for _, manager := range managers {
-		e := &Entry{Manager: manager}
+		e := &Entry{Manager: manager, Spec: Object{}}
 		byManager[manager], entries = e, append(entries, e)
 	}
 	for _, l := range layers {
@@ -64,9 +61,8 @@ func precedence(layers []Layer) (managers []string, errs field.ErrorList) {
 		if order[l.Manager] == nil {
 			managers, order[l.Manager] = append(managers, l.Manager), sets.New[string]()
 		}
-		key := target{l.job, l.ofJob}
-		last, found := latest[key]
-		latest[key] = l
+		last, found := latest[l.target]
+		latest[l.target] = l
 		if !found || last.Manager == l.Manager || order[last.Manager].Has(l.Manager) {
 			continue
 		}

@@ -24,12 +24,10 @@ var podSpecSchema = schema{strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor
 // schema takes fields that the Kubernetes types do not know as well: objects are merged, lists are replaced.
 type schema struct{ strategicpatch.LookupPatchMeta }
 
-// LookupPatchMetadataForStruct implements strategicpatch.LookupPatchMeta.
 func (s schema) LookupPatchMetadataForStruct(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
 	return orUnknown(s.LookupPatchMeta.LookupPatchMetadataForStruct(key))
 }
 
-// LookupPatchMetadataForSlice implements strategicpatch.LookupPatchMeta.
 func (s schema) LookupPatchMetadataForSlice(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
 	return orUnknown(s.LookupPatchMeta.LookupPatchMetadataForSlice(key))
 }
@@ -132,7 +130,7 @@ func ambiguousOrder(base, over Object) []string {
 	var lists []string
 	for _, name := range []string{"initContainers", "containers"} {
 		before, after := named(base[name]), named(over[name])
-		if ambiguous(before, after) {
+		if !partOf(before, after) && !partOf(after, before) {
 			lists = append(lists, name)
 		}
 		for _, container := range after {
@@ -150,11 +148,7 @@ func variablesClash(before, after []Object) bool {
 	return (slices.ContainsFunc(before, refers) || slices.ContainsFunc(after, refers)) && len(before) > 0 && len(after) > 0
 }
 
-// ambiguous reports whether neither list is a part of the other in the same order.
-func ambiguous(a, b []Object) bool {
-	return !partOf(a, b) && !partOf(b, a)
-}
-
+// partOf reports whether the items of a list are in another one, in the same order.
 func partOf(part, whole []Object) bool {
 	for _, item := range part {
 		at := slices.IndexFunc(whole, func(o Object) bool { return Text(o["name"]) == Text(item["name"]) })
@@ -166,7 +160,6 @@ func partOf(part, whole []Object) bool {
 	return true
 }
 
-// named returns the objects of a list.
 func named(list any) []Object {
 	var items []Object
 	all, _ := list.([]any)

@@ -3,8 +3,6 @@
 package overlay
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,8 +40,7 @@ func (r *Reader) List(path *field.Path, value any) []any {
 	return read[[]any](r, path, value, "a list")
 }
 
-// Text reads a string.
-func (r *Reader) Text(path *field.Path, value any) string {
+func (r *Reader) text(path *field.Path, value any) string {
 	return read[string](r, path, value, "a string")
 }
 
@@ -59,21 +56,29 @@ func (r *Reader) Object(path *field.Path, value any, known ...string) Object {
 	return fields
 }
 
-// Metadata reads labels and annotations, the only metadata that any generation patches.
-// Those without an item are left out.
-func (r *Reader) Metadata(path *field.Path, value any) Object {
-	fields := r.Object(path, value, "labels", "annotations")
+// Child reads the object under a key, and refuses fields in it other than the known ones.
+func (r *Reader) Child(path *field.Path, parent Object, key string, known ...string) (*field.Path, Object) {
+	path = path.Child(key)
+	return path, r.Object(path, parent[key], known...)
+}
+
+// Metadata reads an object's metadata: labels and annotations alone, since no generation patches any other.
+func (r *Reader) Metadata(path *field.Path, parent Object) Object {
+	return r.LabelsAndAnnotations(r.Child(path, parent, "metadata", "labels", "annotations"))
+}
+
+// LabelsAndAnnotations leaves those out that have no item.
+func (r *Reader) LabelsAndAnnotations(path *field.Path, fields Object) Object {
 	metadata := Object{}
 	for _, key := range []string{"labels", "annotations"} {
-		if items := r.Texts(path.Child(key), fields[key]); len(items) > 0 {
+		if items := r.texts(path.Child(key), fields[key]); len(items) > 0 {
 			metadata[key] = items
 		}
 	}
 	return metadata
 }
 
-// Texts reads a map of strings.
-func (r *Reader) Texts(path *field.Path, value any) Object {
+func (r *Reader) texts(path *field.Path, value any) Object {
 	items := r.Anything(path, value)
 	for _, key := range slices.Sorted(maps.Keys(items)) {
 		if _, ok := items[key].(string); !ok {
@@ -84,12 +89,17 @@ func (r *Reader) Texts(path *field.Path, value any) Object {
 }
 
 // Job reads the name of a replicated job, of which there must be one.
-func (r *Reader) Job(path *field.Path, value any) string {
-	name := r.Text(path, value)
-	if name == "" {
-		r.Errs = append(r.Errs, field.Required(path, "name a replicated job of the runtime"))
+func (r *Reader) Job(path *field.Path, fields Object) string {
+	return r.required(path.Child("name"), fields["name"], "name a replicated job of the runtime")
+}
+
+// required reads a string that must not be empty.
+func (r *Reader) required(path *field.Path, value any, remedy string) string {
+	text := r.text(path, value)
+	if text == "" {
+		r.Errs = append(r.Errs, field.Required(path, remedy))
 	}
-	return name
+	return text
 }
 
 // override reads one of Jobs, or of pods, into one layer per replicated job. One of pods has to have
@@ -98,8 +108,7 @@ func (r *Reader) override(path *field.Path, fields Object, manager string, ofJob
 	var jobs []string
 	at := path.Child("targetJobs")
 	for i, item := range r.List(at, fields["targetJobs"]) {
-		target := r.Object(at.Index(i), item, "name")
-		if job := r.Job(at.Index(i).Child("name"), target["name"]); !slices.Contains(jobs, job) {
+		if job := r.Job(at.Index(i), r.Object(at.Index(i), item, "name")); !slices.Contains(jobs, job) {
 			jobs = append(jobs, job)
 		}
 	}
@@ -110,8 +119,8 @@ func (r *Reader) override(path *field.Path, fields Object, manager string, ofJob
 		r.Errs = append(r.Errs, field.Required(at, "it is for no job and so has no effect: name one, or remove the override"))
 	}
 	l := Layer{
-		Path: path, Manager: manager, time: r.Text(path.Child("time"), fields["time"]), ofJob: ofJob,
-		Metadata: r.Metadata(path.Child("metadata"), fields["metadata"]),
+		Path: path, Manager: manager, time: r.text(path.Child("time"), fields["time"]), target: target{ofJob: ofJob},
+		Metadata: r.Metadata(path, fields),
 		podSpec:  r.Anything(path.Child("spec"), fields["spec"]),
 	}
 	var layers []Layer
@@ -124,11 +133,7 @@ func (r *Reader) override(path *field.Path, fields Object, manager string, ofJob
 
 // Owner reads the manager of an override, of which there must be one.
 func (r *Reader) Owner(path *field.Path, fields Object) string {
-	manager := r.Text(path.Child("manager"), fields["manager"])
-	if manager == "" {
-		r.Errs = append(r.Errs, field.Required(path.Child("manager"), "name who owns the overrides, such as example.com/team"))
-	}
-	return manager
+	return r.required(path.Child("manager"), fields["manager"], "name who owns the overrides, such as example.com/team")
 }
 
 // Leave tells that what stands at path is ours, and left out.
@@ -193,19 +198,4 @@ func (r *Reader) TemplateOverrides(path *field.Path, value any) []Layer {
 		}
 	}
 	return layers
-}
-
-// Decode reads a value with its numbers as they are written.
-func (r *Reader) Decode(path *field.Path, data json.RawMessage) any {
-	if len(data) == 0 {
-		return nil
-	}
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	err := decoder.Decode(&value)
-	if err != nil {
-		r.Errs = append(r.Errs, field.Invalid(path, field.OmitValueType{}, "it is not JSON: "+err.Error()))
-	}
-	return value
 }

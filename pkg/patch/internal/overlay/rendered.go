@@ -38,5 +38,5 @@ func Rendered(overrides []trainjob.RuntimePatch) ([]trainjob.RuntimePatch, error
 	if errs = append(r.Errs, errs...); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return Encode(entries)
+	return trainjob.NewRuntimePatches(entries)
 }
