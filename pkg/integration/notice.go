@@ -37,7 +37,7 @@ func noticeOf(wl *kueue.Workload) notice {
 	}
 	for _, of := range all {
 		if n := of(wl); n.reason != "" {
-			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
+			n.message = kueuelib.TruncateEvent(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 			return n
 		}
 	}

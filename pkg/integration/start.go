@@ -41,7 +41,7 @@ func placedMessage(wl *kueue.Workload) string {
 	for i := range admission.PodSetAssignments {
 		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
 	}
-	return jobevents.Truncate(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
+	return kueuelib.TruncateEvent(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
 		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Reasons and actions of our own events on TrainJobs; Kueue's jobframework adds
@@ -55,11 +53,6 @@ const (
 	ActionQueue    = "Queue"
 )
 
-// Truncate keeps a message within what the events API takes.
-func Truncate(message string) string {
-	return kueuelib.TruncateEvent(message)
-}
-
 // Count returns a number of things in words: 1 pod, 2 pods.
 func Count(n int32, noun string) string {
 	if n == 1 {
@@ -68,14 +61,7 @@ func Count(n int32, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// messageOf returns what the log says of an event of this reason.
-func messageOf(reason string) string {
-	if message, ok := messages[reason]; ok {
-		return message
-	}
-	return otherMessage
-}
-
+// otherMessage is what the log says of an event of a reason that is not among messages.
 const otherMessage = "Recorded an event"
 
 // messages by reason, jobframework's reasons first; docs/logging.md has them for admins.

@@ -8,6 +8,7 @@
 package jobevents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 const (
@@ -51,7 +54,7 @@ type event struct {
 
 // New returns a Recorder that passes to recorder what is news. It logs nothing: see LoggingTo.
 func New(recorder events.EventRecorder) *Recorder {
-	return &Recorder{EventRecorder: recorder, stuckReasons: &stuckReasons{}, last: lru.New(remembered)}
+	return &Recorder{EventRecorder: recorder, stuckReasons: &stuckReasons{byUID: map[types.UID]stuck{}}, last: lru.New(remembered)}
 }
 
 // LoggingTo returns a Recorder that remembers the same, and writes a line of each event to log,
@@ -73,13 +76,18 @@ func (r *Recorder) Eventf(regarding, related runtime.Object, eventType, reason, 
 			return
 		}
 	}
-	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
-	r.log.Info(messageOf(reason), "reason", reason, "detail", fmt.Sprintf(note, args...))
+	r.record(regarding, related, eventType, reason, action, fmt.Sprintf(note, args...))
+}
+
+// record records what is news, and logs it.
+func (r *Recorder) record(regarding, related runtime.Object, eventType, reason, action, note string) {
+	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", note)
+	r.log.Info(cmp.Or(messages[reason], otherMessage), "reason", reason, "detail", note)
 }
 
 // Warn records a Warning that quotes err.
 func (r *Recorder) Warn(regarding runtime.Object, reason, action string, err error) {
-	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", Truncate(err.Error()))
+	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", kueuelib.TruncateEvent(err.Error()))
 }
 
 // stateKey keeps states apart from other events of the same object.
@@ -94,8 +102,7 @@ func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message 
 		return
 	}
 	if !r.repeats(key, reason+": "+message) {
-		r.EventRecorder.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", message)
-		r.log.Info(messageOf(reason), "reason", reason, "detail", message)
+		r.record(regarding, nil, corev1.EventTypeWarning, reason, action, message)
 	}
 }
 
@@ -118,7 +125,9 @@ func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, 
 func (r *Recorder) Forget(uid types.UID) {
 	r.last.Remove(uid)
 	r.last.Remove(stateKey(uid))
-	r.forget(uid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byUID, uid)
 }
 
 // Resolve makes an event of this reason news again for an object: what it was about is over.
@@ -147,38 +156,31 @@ var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: tru
 // stuckReasons are what TrainJobs wait for that does not come by itself: for each the reason of the
 // first Warning in the last look at it, whether that was news to anybody or not.
 type stuckReasons struct {
-	mu sync.Mutex
-	// noted are of looks that are under way, last of those that are over.
-	noted, last map[types.UID]string
+	mu    sync.Mutex
+	byUID map[types.UID]stuck
 }
+
+// stuck is the reason that was noted in the look that is under way, and that of the last one.
+type stuck struct{ noted, last string }
 
 // Note has a TrainJob count as being in trouble for a reason, as a Warning does.
 func (t *stuckReasons) Note(uid types.UID, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if passing[reason] || t.noted[uid] != "" {
-		return
+	if s := t.byUID[uid]; !passing[reason] && s.noted == "" {
+		t.byUID[uid] = stuck{noted: reason, last: s.last}
 	}
-	if t.noted == nil {
-		t.noted = map[types.UID]string{}
-	}
-	t.noted[uid] = reason
 }
 
 // EndLook ends a look at a TrainJob: its reasons are those that were noted meanwhile.
 func (t *stuckReasons) EndLook(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	reason := t.noted[uid]
-	delete(t.noted, uid)
-	if reason == "" {
-		delete(t.last, uid)
-		return
+	if noted := t.byUID[uid].noted; noted != "" {
+		t.byUID[uid] = stuck{last: noted}
+	} else {
+		delete(t.byUID, uid)
 	}
-	if t.last == nil {
-		t.last = map[types.UID]string{}
-	}
-	t.last[uid] = reason
 }
 
 // StuckReason returns the reason of what a TrainJob waits for that does not come by itself; empty: there
@@ -186,14 +188,7 @@ func (t *stuckReasons) EndLook(uid types.UID) {
 func (t *stuckReasons) StuckReason(uid types.UID) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.last[uid]
-}
-
-func (t *stuckReasons) forget(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.noted, uid)
-	delete(t.last, uid)
+	return t.byUID[uid].last
 }
 
 // Broadcast returns a recorder of events by controller, which c writes, each with its own note.
