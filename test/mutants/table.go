@@ -362,7 +362,7 @@ var mutants = slices.Concat(
 		bug("a queued job may leave its queue", "TestValidator", "queued := patch.Patched(r.describer.Field, &old.Spec)", "queued := !patch.Patched(r.describer.Field, &old.Spec)"),
 	),
 	in("pkg/integration/watches/enqueue.go",
-		bug("every write of every controller is a reconcile", "TestBatched", "o.After = period", "o.After = 0 * period"),
+		bug("every write of every controller is a reconcile", "TestBatched", "= q.opts.After, cmp", "= 0*q.opts.After, cmp"),
 		bug("admission and eviction wait behind everything else", "TestDecidedFirst", "state.MayRun(before) != state.MayRun(after)", "state.MayRun(before) == state.MayRun(after)"),
 	),
 	in("pkg/integration/reconciler.go",

@@ -3,6 +3,7 @@
 package watches
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -47,17 +48,21 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Workloads, our own among it. When many start at once, each of them brings ten more events of what Trainer and
 // JobSet make of it, and those may wait.
 func DecidedFirst(h handler.EventHandler) handler.EventHandler {
+	batched := Batched(h)
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, in(batchPeriod))) },
+		CreateFunc: batched.Create,
 		DeleteFunc: h.Delete,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
 			switch {
-			case decided(e):
-				q = with(q, func(o *priorityqueue.AddOpts) { o.Priority = ptr.To(decidedPriority) })
-			case !checked(e):
-				q = with(q, in(after(e)))
+			case decided(before, after):
+				h.Update(ctx, e, with(q, priorityqueue.AddOpts{Priority: ptr.To(decidedPriority)}))
+			case !equality.Semantic.DeepEqual(before.Status.AdmissionChecks, after.Status.AdmissionChecks):
+				// Kueue takes back what a check says as soon as it has acted by it, and people are to hear it before.
+				h.Update(ctx, e, q)
+			default:
+				batched.Update(ctx, e, q)
 			}
-			h.Update(ctx, e, q)
 		},
 	}
 }
@@ -65,31 +70,27 @@ func DecidedFirst(h handler.EventHandler) handler.EventHandler {
 // decided reports whether the job of a Workload may run since this event, or may not any more, as when it is to be deactivated,
 // or whether a copy that MultiKueue made is deleted: MultiKueue takes an evicted one that stays in one worker cluster for an
 // eviction in the next.
-func decided(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
+func decided(before, after *kueue.Workload) bool {
 	return state.MayRun(before) != state.MayRun(after) || !deactivation.Marked(before) && deactivation.Marked(after) ||
 		before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero() && placeholder.OfCopy(after)
-}
-
-// checked reports whether an admission check says something else since this event. Kueue takes
-// back what it says as soon as it has acted by it, and people are to hear it before.
-func checked(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
-	return !equality.Semantic.DeepEqual(before.Status.AdmissionChecks, after.Status.AdmissionChecks)
 }
 
 // Batched has the controller look once at what is made and changed within a batchPeriod, and in its own time at what
 // does not matter.
 func Batched(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, in(batchPeriod))) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, with(q, in(after(e)))) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			h.Create(ctx, e, with(q, priorityqueue.AddOpts{After: batchPeriod}))
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			period := idlePeriod
+			if matters(e.ObjectOld, e.ObjectNew) {
+				period = batchPeriod
+			}
+			h.Update(ctx, e, with(q, priorityqueue.AddOpts{After: period}))
+		},
 		DeleteFunc: h.Delete,
 	}
-}
-
-func in(period time.Duration) func(*priorityqueue.AddOpts) {
-	return func(o *priorityqueue.AddOpts) { o.After = period }
 }
 
 // OfTrainJobs has the controller look at once at what people and webhooks write of TrainJobs, and in batches at their
@@ -101,11 +102,11 @@ func OfTrainJobs(wrote func(*trainjob.TrainJob) bool) handler.EventHandler {
 		DeleteFunc: h.Delete,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			written := e.ObjectNew.(*trainjob.TrainJob)
-			own := e.ObjectOld.GetGeneration() != written.Generation && wrote(written)
-			if own || statusOnly(e) {
-				q = with(q, in(after(e)))
+			if own := e.ObjectOld.GetGeneration() != written.Generation && wrote(written); own || statusOnly(e) {
+				Batched(h).Update(ctx, e, q)
+			} else {
+				h.Update(ctx, e, q)
 			}
-			h.Update(ctx, e, q)
 		},
 	}
 }
@@ -116,23 +117,23 @@ func statusOnly(e event.UpdateEvent) bool {
 		e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
 }
 
-// queueWith adds with other options. Handlers that map add by Add, others by AddWithOpts.
+// queueWith adds with a time to wait, or with another priority. Handlers that map add by Add, others by AddWithOpts.
 type queueWith struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
-	change func(*priorityqueue.AddOpts)
+	opts priorityqueue.AddOpts
 }
 
-// with returns a queue to which change is made of every option to add.
-func with(q queue, change func(*priorityqueue.AddOpts)) queue {
+// with returns a queue that adds with these options.
+func with(q queue, opts priorityqueue.AddOpts) queue {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		return queueWith{prioritized, change}
+		return queueWith{prioritized, opts}
 	}
 	return q
 }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q queueWith) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
-	q.change(&o)
+	o.After, o.Priority = q.opts.After, cmp.Or(q.opts.Priority, o.Priority)
 	q.PriorityQueue.AddWithOpts(o, requests...)
 }
 
@@ -149,14 +150,6 @@ const (
 	// matters brings it earlier.
 	idlePeriod = 5 * time.Second
 )
-
-// after returns how long the TrainJob of what was changed waits for more.
-func after(e event.UpdateEvent) time.Duration {
-	if matters(e.ObjectOld, e.ObjectNew) {
-		return batchPeriod
-	}
-	return idlePeriod
-}
 
 // matters reports whether a TrainJob is decided about by what changed of it, or of what belongs to it.
 func matters(before, after client.Object) bool {
