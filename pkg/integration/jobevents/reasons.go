@@ -3,6 +3,7 @@
 package jobevents
 
 import (
+	"cmp"
 	"fmt"
 
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -61,7 +62,9 @@ func Count(n int32, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// otherMessage is what the log says of an event of a reason that is not among messages.
+// messageOf returns what the log says of an event of this reason.
+func messageOf(reason string) string { return cmp.Or(messages[reason], otherMessage) }
+
 const otherMessage = "Recorded an event"
 
 // messages by reason, jobframework's reasons first; docs/logging.md has them for admins.

@@ -8,7 +8,6 @@
 package jobevents
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -82,7 +81,7 @@ func (r *Recorder) Eventf(regarding, related runtime.Object, eventType, reason, 
 // record records what is news, and logs it.
 func (r *Recorder) record(regarding, related runtime.Object, eventType, reason, action, note string) {
 	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", note)
-	r.log.Info(cmp.Or(messages[reason], otherMessage), "reason", reason, "detail", note)
+	r.log.Info(messageOf(reason), "reason", reason, "detail", note)
 }
 
 // Warn records a Warning that quotes err.
