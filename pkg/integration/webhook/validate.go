@@ -38,50 +38,36 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.UserInfo.Username == v.Self {
 		return admission.Allowed("")
 	}
-	job, old, err := decode(v.decoder, req)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+	r, answer := v.review(ctx, req)
+	if r == nil {
+		return answer
 	}
-	if !job.DeletionTimestamp.IsZero() {
+	if !r.job.DeletionTimestamp.IsZero() {
 		return admission.Allowed("")
 	}
-	if alone, err := v.leavesAlone(ctx, job); alone || err != nil {
-		return allowed(err)
+	// How large a TrainJob was before excuses none that comes into a queue.
+	var queuedBefore []byte
+	if r.old != nil {
+		managed, err := v.Queues.Manages(ctx, r.old)
+		if err != nil {
+			return refused(err)
+		}
+		if managed {
+			queuedBefore = req.OldObject.Raw
+		}
 	}
-	version, err := v.Trainer.Served()
-	if err != nil {
-		return v.takesNothingNew(ctx, job, old, err)
-	}
-	before, err := v.queuedBefore(ctx, old, req.OldObject.Raw)
-	if err != nil {
-		return refused(err)
-	}
-	tooLarge, err := validateSize(req.Object.Raw, before)
+	tooLarge, err := validateSize(req.Object.Raw, queuedBefore)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	r := v.review(ctx, req, version, job, old)
 	errs, err := r.validate(ctx, tooLarge)
 	if err != nil {
 		return refused(err)
 	}
 	if len(errs) > 0 {
-		return refused(invalid(job, errs))
+		return refused(invalid(r.job, errs))
 	}
 	return admission.Allowed("").WithWarnings(slices.Concat(r.stopsInVain(), r.classMissing(ctx), r.queueUnmanaged(ctx))...)
-}
-
-// queuedBefore returns what a TrainJob was before a request, if it was in a queue then: how large it was excuses none that
-// comes into one.
-func (v *validator) queuedBefore(ctx context.Context, old *trainjob.TrainJob, raw []byte) ([]byte, error) {
-	if old == nil {
-		return nil, nil
-	}
-	managed, err := v.Queues.Manages(ctx, old)
-	if err != nil || !managed {
-		return nil, err
-	}
-	return raw, nil
 }
 
 // genericJob is what jobframework's validation asks of a job: the object, its kind, and
