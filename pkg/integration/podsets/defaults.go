@@ -9,10 +9,10 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -38,29 +38,13 @@ func FixedDefaults(defaults *podset.Defaults) *Defaults {
 // Follow looks at the CRD now and at every change of it. It returns when crds is in step.
 func (w *Defaults) Follow(ctx context.Context, crds cache.Cache) error {
 	w.gone()
-	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
-	if err != nil {
-		return fmt.Errorf("caching CRD %s: %w", podset.WorkloadCRD, err)
-	}
-	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    w.look,
-		UpdateFunc: func(_, obj any) { w.look(obj) },
-		DeleteFunc: func(any) { w.gone() },
-	})
-	if err != nil {
-		return fmt.Errorf("following CRD %s: %w", podset.WorkloadCRD, err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
-		return ctx.Err()
-	}
-	return nil
+	return caches.FollowCRD(ctx, crds, podset.WorkloadCRD, w.look, w.gone)
 }
 
 // look makes the defaults again where the schema changed. Most events are of the status, and
 // other defaults, though the same ones, would have every TrainJob described again.
-func (w *Defaults) look(obj any) {
-	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok || w.madeOf(crd) {
+func (w *Defaults) look(crd *apiextensionsv1.CustomResourceDefinition) {
+	if w.madeOf(crd) {
 		return
 	}
 	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
