@@ -55,7 +55,7 @@ func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*
 	if e.ledger != nil {
 		e.ledger.Look(ctx, view.Workloads)
 	}
-	if e.expectations.Outdated(key, jobclient.VersionsOf(view.Workloads)) {
+	if e.expectations.Outdated(key, view.Workloads) {
 		return nil, errOldView
 	}
 	j := &job{deps: e, observed: observed{key: key, view: view}}

@@ -6,13 +6,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -137,8 +135,11 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	}
 	if apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("Another writer was faster", "error", err)
-		if name := jobclient.ConflictingWorkload(err); name != "" {
-			j.deps.expectations.Outdate(j.key, jobclient.VersionsNamed(name, jobclient.VersionsOf(j.view.Workloads)))
+		name := jobclient.ConflictingWorkload(err)
+		for i := range j.view.Workloads {
+			if wl := &j.view.Workloads[i]; wl.Name == name {
+				j.deps.expectations.Outdate(j.key, wl)
+			}
 		}
 		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
@@ -256,24 +257,15 @@ func retryIn(err error) time.Duration {
 // gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
 // their CRD is missing, the answer names a cause.
 func gone(err error) bool {
-	what := notFound(err)
-	return what != nil && what.Name != "" && len(what.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, what.Kind)
+	what := jobclient.DetailsOf(err)
+	return apierrors.IsNotFound(err) && what.Name != "" && len(what.Causes) == 0 && (what.Kind == "workloads" || what.Kind == "trainjobs")
 }
 
-// classMissing reports whether err is of a priority class that is not there: it may come yet.
+// classMissing reports whether err is of a priority class that is not there: it may come yet. Caches name the kind, where the
+// API server names the resource.
 func classMissing(err error) bool {
-	what := notFound(err)
-	return what != nil && slices.Contains([]string{"WorkloadPriorityClass", "PriorityClass"}, what.Kind)
-}
-
-// notFound returns what was not found, nil where err is another answer. Caches name the kind, the API
-// server names the resource.
-func notFound(err error) *metav1.StatusDetails {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return nil
-	}
-	return status.Status().Details
+	kind := jobclient.DetailsOf(err).Kind
+	return apierrors.IsNotFound(err) && (kind == "WorkloadPriorityClass" || kind == "PriorityClass")
 }
 
 // terminating reports whether err is of a write into a namespace that is being deleted, and the job with it.

@@ -287,7 +287,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/jobclient/errors.go",
 		bug("a write that a webhook refused counts as a lost race", "TestFailedTest",
-			"&& !namesKind(status.Status().Details)", "&& namesKind(status.Status().Details) == namesKind(status.Status().Details)"),
+			"apierrors.IsInvalid(err) && DetailsOf(err).Kind == \"\"", "apierrors.IsInvalid(err)"),
 	),
 	in("pkg/integration/jobclient/expectations.go",
 		bug("a view older than our last write is acted upon", "TestExpectations", "if job.Generation < m.wanted.generation &&", "if job.Generation > m.wanted.generation &&"),

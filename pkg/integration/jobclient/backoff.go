@@ -104,11 +104,6 @@ func undone(field string) string {
 		"let that leave the TrainJob's %s alone. Until then the write is repeated less and less often", field, field)
 }
 
-// refusedAgain says that somebody refuses it.
-func refusedAgain(err error) string {
-	return fmt.Sprintf("a write of kueue-trainer is refused again and again, and repeated less and less often: %v", err)
-}
-
 // BackoffOf returns the time until a write may be made that err is about; 0: it is about none.
 func BackoffOf(err error) time.Duration {
 	if waits, ok := errors.AsType[*backoffError](err); ok {

@@ -161,7 +161,8 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 			refused()
 		}
 		if decides(refusal) && refusal == err { //nolint:errorlint // the very same error: anything else is a view that was overtaken
-			c.expectations.reverted(&trainjob.TrainJob{ObjectMeta: *known}, string(what), refusedAgain(refusal))
+			c.expectations.reverted(&trainjob.TrainJob{ObjectMeta: *known}, string(what),
+				fmt.Sprintf("a write of kueue-trainer is refused again and again, and repeated less and less often: %v", refusal))
 		}
 		return refusal
 	}

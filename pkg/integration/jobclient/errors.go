@@ -28,25 +28,22 @@ func decides(err error) bool {
 // failedTest reports whether the generation is not what our patch says any more: a
 // conflict. The API server answers it with 422 and, unlike an invalid object, without
 // naming a kind.
-func failedTest(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsInvalid(err) && errors.As(err, &status) && !namesKind(status.Status().Details)
-}
-
-func namesKind(details *metav1.StatusDetails) bool {
-	return details != nil && details.Kind != ""
-}
+func failedTest(err error) bool { return apierrors.IsInvalid(err) && DetailsOf(err).Kind == "" }
 
 // ConflictingWorkload returns the name of the Workload that err is a conflict about; empty:
 // it is about something else.
 func ConflictingWorkload(err error) string {
+	if about := DetailsOf(err); apierrors.IsConflict(err) && about.Group == kueue.SchemeGroupVersion.Group && about.Kind == "workloads" {
+		return about.Name
+	}
+	return ""
+}
+
+// DetailsOf returns what an API server, or a cache, says that err is about.
+func DetailsOf(err error) metav1.StatusDetails {
 	var status apierrors.APIStatus
-	if !apierrors.IsConflict(err) || !errors.As(err, &status) {
-		return ""
+	if errors.As(err, &status) && status.Status().Details != nil {
+		return *status.Status().Details
 	}
-	details := status.Status().Details
-	if details == nil || details.Group != kueue.SchemeGroupVersion.Group || details.Kind != "workloads" {
-		return ""
-	}
-	return details.Name
+	return metav1.StatusDetails{}
 }
