@@ -366,7 +366,7 @@ func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 }
 
 // framework returns Kueue's jobframework for a job, under the settings that hold now. PodsReady is ours
-// to report, see package podsready: jobframework writes it more often, and asks a cache of
+// to report, see podsready.go: jobframework writes it more often, and asks a cache of
 // LocalQueues that only Kueue itself fills.
 func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()

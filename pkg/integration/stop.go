@@ -399,7 +399,7 @@ func keepTimeLimit(j *job, wl *kueue.Workload) {
 
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
 func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
-	ofQueue, err := j.deps.podsReady().ExposesMetrics(ctx, wl)
+	ofQueue, err := j.deps.exposesMetrics(ctx, wl)
 	if err != nil {
 		return err
 	}
