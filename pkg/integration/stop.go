@@ -12,7 +12,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -47,11 +46,8 @@ const (
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
 // until then.
 func watchStop(ctx context.Context, j *job) result {
-	if j.UID == "" || !j.IsSuspended() {
-		return result{}
-	}
 	wl := j.holdingQuota()
-	if wl == nil {
+	if wl == nil || !j.IsSuspended() {
 		return result{}
 	}
 	since := state.StoppedSince(wl)
@@ -180,16 +176,9 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return result{}
 	}
-	left, err := j.pods().AnyLeft(ctx, j.key)
-	if left {
+	if waits := awaitLastPodOf(ctx, j, state.StoppingSince(workloads)); waits.ends() {
 		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: cmp.Or(err, reportPodsLeft(ctx, j))}
-	}
-	if err != nil {
-		return ofError(err)
-	}
-	if wait := mayRunYet(j); wait > 0 {
-		return lookAgain(wait)
+		return waits
 	}
 	if wait := mayBeMadeAgain(j); j.UID != "" && wait > 0 {
 		return lookAgain(wait)
@@ -199,6 +188,18 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
 	return result{}
+}
+
+// awaitLastPodOf waits for the pods of a deleted TrainJob that stops since a time, and until no others can come.
+func awaitLastPodOf(ctx context.Context, j *job, since time.Time) result {
+	switch left, err := j.pods().AnyLeft(ctx, j.key); {
+	case err != nil:
+		return ofError(err)
+	case left:
+		return result{done: true, again: recheckIn(since), err: reportPodsLeft(ctx, j)}
+	}
+	wait := mayRunYet(j)
+	return result{done: wait > 0, again: wait}
 }
 
 // mayRunYet returns how long the JobSet of a deleted TrainJob that has quota may still get pods: until the garbage collector
@@ -239,11 +240,8 @@ func deleteCopies(ctx context.Context, j *job) result {
 	if j.UID == "" {
 		return done(nil)
 	}
-	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
-		return result{done: true, again: recheckIn(j.DeletionTimestamp.Time), err: cmp.Or(err, reportPodsLeft(ctx, j))}
-	}
-	if wait := mayRunYet(j); wait > 0 {
-		return lookAgain(wait)
+	if waits := awaitLastPodOf(ctx, j, j.DeletionTimestamp.Time); waits.ends() {
+		return waits
 	}
 	for i := range workloads {
 		wl := &workloads[i]
@@ -251,8 +249,8 @@ func deleteCopies(ctx context.Context, j *job) result {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-			return ofError(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
+		if err := j.deps.deleteWorkload(ctx, wl, "deleting Workload %s of a deleted TrainJob"); err != nil {
+			return ofError(err)
 		}
 	}
 	return done(nil)
@@ -333,12 +331,10 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 // formerMayRun returns how long a former TrainJob of the same name, which stops since a time, may still get pods: its
 // controllers carry on what they saw of it.
 func formerMayRun(j *job, since time.Time) time.Duration {
-	js := j.jobSet()
-	if slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
-		return (js == nil || !metav1.IsControlledBy(&child, js)) && state.HasPods(child)
-	}) {
+	if slices.ContainsFunc(jobsOfFormer(j), state.HasPods) {
 		return recheckIn(since)
 	}
+	js := j.jobSet()
 	if js != nil {
 		// The one of the former job is gone.
 		return 0
@@ -346,14 +342,17 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 	return mayRunYet(j)
 }
 
+// jobsOfFormer returns the Jobs of former TrainJobs of this name.
+func jobsOfFormer(j *job) []batchv1.Job {
+	js := j.jobSet()
+	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && metav1.IsControlledBy(&child, js) })
+}
+
 // madeOfFormer reports whether the caches have a JobSet or a Job of a former TrainJob of this name:
 // only that can bring pods of it after the last was gone.
 func madeOfFormer(j *job) bool {
 	js := j.view.JobSet
-	if js != nil && j.jobSet() == nil && state.ControllerOfKind(js, trainjob.GVK.Kind) != nil {
-		return true
-	}
-	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
+	return js != nil && j.jobSet() == nil && state.ControllerOfKind(js, trainjob.GVK.Kind) != nil || len(jobsOfFormer(j)) > 0
 }
 
 const (
@@ -399,11 +398,11 @@ func keepTimeLimit(j *job, wl *kueue.Workload) {
 
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
 func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
+	cause, message := deactivation.Why(wl)
 	ofQueue, err := j.deps.exposesMetrics(ctx, wl)
 	if err != nil {
 		return err
 	}
-	cause, message := deactivation.Why(wl)
 	err = kueuelib.EvictToDeactivate(ctx, j.deps.client, j.deps.Recorder.EventRecorder, wl.DeepCopy(), cause, message, ofQueue, j.deps.labels)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("evicting Workload %s, which is to be deactivated: %w", client.ObjectKeyFromObject(wl), err)
@@ -426,12 +425,8 @@ func deactivateWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
 	inactive := wl.DeepCopy()
 	inactive.Spec.Active = ptr.To(false)
 	delete(inactive.Annotations, deactivation.Annotation)
-	err := j.deps.client.Patch(ctx, inactive, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("deactivating Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	if err := j.deps.patchWorkload(ctx, wl, inactive, "deactivating Workload %s"); err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	if kueuelib.IsActive(wl) {
 		ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")

@@ -416,7 +416,7 @@ var mutants = slices.Concat(
 	in("pkg/matchconditions/matchconditions.go",
 		bug("every TrainJob needs the manager", "TestConditions", "if !every {", "if every {"),
 	),
-	in("pkg/integration/gate.go",
+	in("pkg/integration/write.go",
 		bug("a JobSet that somebody keeps from being deleted keeps quota", "TestQuotaGoesWithoutTheGateInTheEnd", "case lagsLong(j.deps.expectations, &j.TrainJob, err):", "case false:"),
 	),
 	in("pkg/config/kueueconfig/follow.go",

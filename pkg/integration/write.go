@@ -4,11 +4,13 @@ package integration
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -122,4 +124,31 @@ func (j *job) writeSpec(ctx context.Context, spec trainjob.Spec) error {
 		before.DeepCopyInto(&j.TrainJob)
 	}
 	return err
+}
+
+// patchWorkload writes what was changed of a Workload, if that is still stored as wl. An error says by format what was done to
+// which one.
+func (e *dependencies) patchWorkload(ctx context.Context, wl, changed *kueue.Workload, format string) error {
+	err := e.client.Patch(ctx, changed, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf(format+": %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// deleteWorkload deletes a Workload, unless it is gone. An error says by format which one.
+func (e *dependencies) deleteWorkload(ctx context.Context, wl *kueue.Workload, format string) error {
+	if err := e.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf(format+": %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// giveUpWorkload deletes a Workload, unless it is gone, if it is still stored as we know it.
+func (e *dependencies) giveUpWorkload(ctx context.Context, wl *kueue.Workload) error {
+	err := e.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
 }
