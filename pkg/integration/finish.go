@@ -131,7 +131,7 @@ func mayBeMadeAgain(j *job) time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
-	return max(0, j.record.ended.heldSince().Add(podtracking.ResumeGrace).Sub(j.view.At))
+	return max(0, firstSeen(&j.record.ended.held).Add(podtracking.ResumeGrace).Sub(j.view.At))
 }
 
 // tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:

@@ -79,10 +79,9 @@ func observeNamespace(ctx context.Context, j *job) result {
 		return result{}
 	}
 	managed, err := j.deps.queues.ManagesNamespace(ctx, j.Namespace)
-	if err != nil {
-		return ofError(client.IgnoreNotFound(err))
-	}
-	if j.unmanaged = !managed; managed {
+	if err == nil && !managed {
+		j.unmanaged = true
+	} else if err == nil {
 		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
 		// Kueue managed jobs without a queue, and does not any more.
 		j.unmanaged = err == nil && !j.manages && jobframework.QueueName(j) == "" && !j.ManagedExternally() && patch.Patched(j.deps.Field, &j.Spec)
@@ -260,25 +259,22 @@ type waiting struct {
 	over bool
 }
 
-// since returns when we first looked at a TrainJob that waits.
-func (w *waiting) since() time.Time {
-	if w.began.IsZero() {
-		w.began = time.Now()
-	}
-	return w.began
-}
-
 // patience returns how much longer a TrainJob waits to queue, with its JobSet there or not. Without, it waits for as long
 // as is given.
 func (w *waiting) patience(forJobSet time.Duration, jobSet bool) time.Duration {
-	began := w.since()
+	began := firstSeen(&w.began)
 	if !jobSet {
 		return max(0, time.Until(began.Add(forJobSet)))
 	}
-	if w.jobSet.IsZero() {
-		w.jobSet = time.Now()
+	return max(0, time.Until(firstSeen(&w.jobSet).Add(config.WaitForJobs)))
+}
+
+// firstSeen returns at, which is now at the first time.
+func firstSeen(at *time.Time) time.Time {
+	if at.IsZero() {
+		*at = time.Now()
 	}
-	return max(0, time.Until(w.jobSet.Add(config.WaitForJobs)))
+	return *at
 }
 
 // jobEnd is how a TrainJob ended, as far as this process saw it.
@@ -286,16 +282,8 @@ type jobEnd struct {
 	condition metav1.Condition
 	// forgotten is set when Trainer does not say so any more.
 	forgotten bool
-	// held is when we first saw that it is suspended, by our own clock.
+	// held is when we first saw that it is suspended, also where it is deleted, by our own clock.
 	held time.Time
-}
-
-// heldSince returns since when this process knows that a job which has ended, or is deleted, is suspended.
-func (e *jobEnd) heldSince() time.Time {
-	if e.held.IsZero() {
-		e.held = time.Now()
-	}
-	return e.held
 }
 
 // run is the last one of a TrainJob, from a resumption to the stop, for what is measured of it. Of a run that another

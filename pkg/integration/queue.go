@@ -83,26 +83,16 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 		return result{}
 	}
 	js, jobs := j.jobSet(), j.childJobs()
-	if js != nil && state.ChildJobsMade(js, jobs) {
-		return awaitUsable(ctx, j, js, jobs)
-	}
-	if patience := j.record.waiting.patience(j.deps.waitForJobSet, js != nil); patience > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
-		return unqueued(patience)
+	if js == nil || !state.ChildJobsMade(js, jobs) {
+		if patience := j.record.waiting.patience(j.deps.waitForJobSet, js != nil); patience > 0 {
+			ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
+			return unqueued(patience)
+		}
 	}
 	if js == nil {
 		return awaitJobSet(ctx, j)
 	}
 	return awaitUsable(ctx, j, js, jobs)
-}
-
-// tellUnprepared says that a job queues although Trainer has not looked at it.
-func tellUnprepared(j *job) {
-	if w := &j.record.waiting; j.manages && !w.over && j.deps.waitForJobSet > 0 {
-		w.over = true
-		j.tell(jobevents.ReasonUnprepared, jobevents.ActionDescribe,
-			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.deps.waitForJobSet)
-	}
 }
 
 // over reports whether all is done for a finished job. jobframework would tell so again
@@ -148,7 +138,7 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	}
 	var awaitedUntil time.Time
 	if j.deps.waitForJobSet > 0 {
-		awaitedUntil = j.record.waiting.since().Add(j.deps.waitForJobSet)
+		awaitedUntil = firstSeen(&j.record.waiting.began).Add(j.deps.waitForJobSet)
 	}
 	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil)
 	if err != nil {
@@ -162,7 +152,11 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	}
 	wait = j.record.start.unmade.found(refusal != "")
 	if refusal == "" {
-		tellUnprepared(j)
+		if w := &j.record.waiting; !w.over && j.deps.waitForJobSet > 0 {
+			w.over = true
+			j.tell(jobevents.ReasonUnprepared, jobevents.ActionDescribe,
+				"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.deps.waitForJobSet)
+		}
 		return result{}
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe,

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -151,10 +150,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := setupLedger(ctx, mgr, deps, opts); err != nil {
 		return nil, fmt.Errorf("setting up the ledger: %w", err)
 	}
-	self, err := username(ctx, mgr)
-	if err != nil {
-		return nil, err
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := mgr.GetClient().Create(ctx, review); err != nil {
+		return nil, fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
+	self := review.Status.UserInfo.Username
 	if err := warmCaches(ctx, mgr); err != nil {
 		return nil, err
 	}
@@ -164,7 +164,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 		Client: deps.client, InTree: deps.inTree, Trainer: deps.trainer, Describer: deps.Describer,
 		Queues: deps.queues, Kueue: deps.kueue, Self: self, Metrics: deps.metrics,
 	})
-	if err := awaitWebhooks(ctx, mgr); err != nil {
+	// That the server cannot be started ends the manager, and with it ctx.
+	started := mgr.GetWebhookServer().StartedChecker()
+	err = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return started(nil) == nil, nil })
+	if err != nil {
 		return nil, err
 	}
 	if err := setupReconciler(mgr, deps, opts); err != nil {
@@ -218,15 +221,6 @@ type Checks struct {
 	Facts func() []string
 }
 
-// awaitWebhooks returns when the webhook server takes requests. That one cannot be
-// started ends the manager, and with it ctx.
-func awaitWebhooks(ctx context.Context, mgr ctrl.Manager) error {
-	started := mgr.GetWebhookServer().StartedChecker()
-	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		return started(nil) == nil, nil
-	})
-}
-
 // warmCaches fills the caches that webhooks read, before the first request has to
 // wait for them. It returns when all are in step, so mgr has to be starting meanwhile.
 func warmCaches(ctx context.Context, mgr ctrl.Manager) error {
@@ -262,11 +256,15 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	written, err := newEventRecorder(ctx, mgr)
+	written, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("setting up the client of events: %w", err)
+	}
+	broadcast, err := jobevents.Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme(), controllerName)
 	if err != nil {
 		return nil, err
 	}
-	recorder := jobevents.New(written)
+	recorder := jobevents.New(broadcast)
 	deps := &dependencies{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
@@ -288,27 +286,13 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 
 		waitForJobSet: opts.WaitForJobSet, startTimeout: cmp.Or(opts.StartTimeout, defaultStartTimeout),
 	}
-	runtimes.Looked = trainerLooked(mgr.GetClient())
-	opts.Kueue.OnChange(all.Requeue)
-	return deps, nil
-}
-
-// newEventRecorder returns what records the events about TrainJobs.
-func newEventRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, error) {
-	c, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("setting up the client of events: %w", err)
-	}
-	return jobevents.Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), c, mgr.GetScheme(), controllerName)
-}
-
-// trainerLooked returns what reports whether Trainer may have looked at a job, as far as is known
-// now: it freezes the runtime just before it makes the JobSet.
-func trainerLooked(cached client.Reader) func(context.Context, *trainjob.TrainJob) bool {
-	return func(ctx context.Context, job *trainjob.TrainJob) bool {
-		js, err := state.JobSetOf(ctx, cached, job)
+	// Trainer freezes the runtime just before it makes the JobSet: where there is one, it has looked at the job.
+	runtimes.Looked = func(ctx context.Context, job *trainjob.TrainJob) bool {
+		js, err := state.JobSetOf(ctx, mgr.GetClient(), job)
 		return err != nil || js != nil
 	}
+	opts.Kueue.OnChange(all.Requeue)
+	return deps, nil
 }
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
@@ -347,7 +331,19 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), ReconciliationTimeout: longestLook, RateLimiter: watches.RetryFailed(),
 			LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
 		}).
-		Complete(gated{&reconciler{deps: deps}, heap.NewGate(1, opts.Scarce)})
+		Complete(passing(heap.NewGate(1, opts.Scarce), &reconciler{deps: deps}))
+}
+
+// passing returns a reconciler whose reconciles pass a gate.
+func passing(gate *heap.Gate, r reconcile.Reconciler) reconcile.Func {
+	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		leave, err := gate.Pass(ctx)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		defer leave()
+		return r.Reconcile(ctx, req)
+	}
 }
 
 // longestLook is when a reconcile ends that an API server or a webhook keeps: others wait for its worker.
@@ -380,29 +376,4 @@ func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
 		jobframework.WithCustomLabels(e.labels),
 	)
-}
-
-// username asks the API server who we are.
-func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := mgr.GetClient().Create(ctx, review); err != nil {
-		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
-	}
-	return review.Status.UserInfo.Username, nil
-}
-
-// gated is a reconciler whose reconciles pass a gate.
-type gated struct {
-	reconcile.Reconciler
-	gate *heap.Gate
-}
-
-// Reconcile implements reconcile.Reconciler.
-func (g gated) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	leave, err := g.gate.Pass(ctx)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	defer leave()
-	return g.Reconciler.Reconcile(ctx, req)
 }

@@ -167,7 +167,7 @@ var mutants = slices.Concat(
 		bug("a finished job gives its quota back with a pod left", "TestEndOfAJob", "if !j.active(ctx) {\n		letQuotaGo(ctx, j)\n", "if !j.active(ctx) || held {\n		letQuotaGo(ctx, j)\n"),
 		bug("a failed job gives its quota back before Trainer has seen that it is suspended", "TestEndOfAJob", "if comesBack(j) != nil {\n\t\t// That", "if comesBack(j) == nil {\n\t\t// That"),
 		bug("a failed job keeps its quota while Trainer is away", "TestEndOfAJob",
-			"return max(0, j.record.ended.heldSince().Add(podtracking.ResumeGrace).Sub(j.view.At))", "return podtracking.ResumeGrace"),
+			"return max(0, firstSeen(&j.record.ended.held).Add(podtracking.ResumeGrace).Sub(j.view.At))", "return podtracking.ResumeGrace"),
 		bug("a complete job of Trainer 2.1 is run again when its JobSet is deleted", "TestComesBack",
 			"if j.deps.Runtimes.Served == trainjob.Trainer21 {", "if j.deps.Runtimes.Served < trainjob.Trainer21 {"),
 		bug("a failed job is not held at the gate", "TestEndOfAJob", "if comesBack(j) == nil || j.ManagedExternally() || !j.manages {", "if comesBack(j) != nil {"),
