@@ -213,9 +213,9 @@ func holdWorkload(ctx context.Context, j *job) (bool, error) {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !holdByFinalizers(wl) {
 			continue
 		}
-		err := j.deps.client.Patch(ctx, wl, client.MergeFromWithOptions(&known, client.MergeFromWithOptimisticLock{}))
+		err := j.deps.patchWorkload(ctx, &known, wl, "holding Workload %s by finalizers")
 		if client.IgnoreNotFound(err) != nil {
-			return true, fmt.Errorf("holding Workload %s by finalizers: %w", client.ObjectKeyFromObject(wl), err)
+			return true, err
 		}
 		ctrl.LoggerFrom(ctx).Info("Changed the finalizers of the Workload", "finalizers", wl.Finalizers)
 		return true, nil

@@ -148,7 +148,8 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
 			runs(after)
-			if gaveBack(before, after) {
+			if ofTrainJob(after) && before.DeletionTimestamp.IsZero() && kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
+				!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after) {
 				recorder.Gone(admittedBy(before), time.Since(state.StoppedSince(before)))
 			}
 			if ran, ended := kueuelib.RanFor(after); ended && ofTrainJob(after) && !kueuelib.IsFinished(before) {
@@ -157,14 +158,6 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 			return true
 		},
 	}
-}
-
-// gaveBack reports whether a TrainJob that was evicted while it was admitted has no quota any more
-// since this event.
-func gaveBack(before, after *kueue.Workload) bool {
-	return ofTrainJob(after) && before.DeletionTimestamp.IsZero() &&
-		kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
-		!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after)
 }
 
 func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK.Kind) != nil }

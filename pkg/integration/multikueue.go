@@ -32,14 +32,8 @@ import (
 func releaseCopies(ctx context.Context, j *job) result {
 	for i := range j.view.Workloads {
 		wl := &j.view.Workloads[i]
-		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) {
-			continue
-		}
 		released := wl.DeepCopy()
-		if !placeholder.Release(released) {
-			continue
-		}
-		if stopsBefore(j, wl) {
+		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) || !placeholder.Release(released) || stopsBefore(j, wl) {
 			continue
 		}
 		// Kueue does not count one that is deactivated: others may have its quota.
@@ -50,9 +44,9 @@ func releaseCopies(ctx context.Context, j *job) result {
 		} else if err := dropUncharged(ctx, j, wl); err != nil {
 			return ofError(err)
 		}
-		err := j.deps.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+		err := j.deps.patchWorkload(ctx, wl, released, "releasing Workload %s that MultiKueue deleted")
 		if client.IgnoreNotFound(err) != nil {
-			return ofError(fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err))
+			return ofError(err)
 		}
 	}
 	return result{}
@@ -64,12 +58,9 @@ func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
 	rest := &kueue.Workload{}
 	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
 	if err == nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
-		err = j.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
+		return j.deps.deleteWorkload(ctx, rest, "deleting Workload %s, which is charged nothing")
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Workload %s, which is charged nothing: %w", client.ObjectKeyFromObject(rest), err)
-	}
-	return nil
+	return client.IgnoreNotFound(err)
 }
 
 // stopsBefore reports whether the job of a deleted Workload is there, and stops before that goes, as
@@ -276,9 +267,8 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if wait := undispatchedAfter - time.Since(wl.CreationTimestamp.Time); wait > 0 {
 		return result{again: wait}
 	}
-	err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return ofError(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
+	if err := j.deps.deleteWorkload(ctx, wl, "deleting Workload %s, which was finished without a run"); err != nil {
+		return ofError(err)
 	}
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
@@ -306,41 +296,26 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 	return pending == 1
 }
 
-// askAgain changes the Workload, which has Kueue look at it, and tells the user.
+// askAgain changes the Workload, which has Kueue look at it, and tells the user. Each time Kueue is left alone for as long as
+// it has taken so far.
 func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	reserved := state.True(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
-	last := lastAsked(wl)
-	if !last.Before(reserved) {
+	since, patience := reserved, undispatchedAfter
+	// Nobody has asked in the future: a clock was wrong.
+	asked, err := time.Parse(time.RFC3339, wl.Annotations[askedAgainAnnotation])
+	if err == nil && !asked.Before(reserved) && time.Until(asked) <= time.Minute {
 		j.note(jobevents.ReasonNotDispatched)
+		since, patience = asked, min(max(asked.Sub(reserved), undispatchedAfter), longestUndispatched)
 	}
-	if wait := untilAskedAgain(reserved, last); wait > 0 {
+	if wait := patience - time.Since(since); wait > 0 {
 		return result{again: wait}
 	}
-	asked := wl.DeepCopy()
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
-	if err := j.deps.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
+	changed := wl.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
+	if err := j.deps.client.Patch(ctx, changed, client.MergeFrom(wl)); err != nil {
 		return ofError(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 	}
 	j.warn(jobevents.ReasonNotDispatched, jobevents.ActionStart,
 		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters")
 	return result{again: undispatchedAfter}
-}
-
-// lastAsked returns when we had Kueue look again, or the zero time.
-func lastAsked(wl *kueue.Workload) time.Time {
-	at, err := time.Parse(time.RFC3339, wl.Annotations[askedAgainAnnotation])
-	if err != nil || time.Until(at) > time.Minute {
-		// Nobody has asked in the future: a clock was wrong.
-		return time.Time{}
-	}
-	return at
-}
-
-// untilAskedAgain returns how long Kueue is left alone: each time for as long as it has taken so
-// far.
-func untilAskedAgain(reserved, asked time.Time) time.Duration {
-	if asked.Before(reserved) {
-		return undispatchedAfter - time.Since(reserved)
-	}
-	return min(max(asked.Sub(reserved), undispatchedAfter), longestUndispatched) - time.Since(asked)
 }

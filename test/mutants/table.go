@@ -393,7 +393,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/drift.go",
 		bug("a JobSet is made again with what its Jobs have done", "TestCorrectDrift", "child.Status.Succeeded > 0 ||", "child.Status.Succeeded < 0 ||"),
-		bug("a Job runs on that JobSet cannot suspend", "TestJobsThatJobSetLeavesRunningAreSuspended", "if len(jobs) == 0 {", "if len(jobs) >= 0 {", "JobSet cannot make its next Job"),
+		bug("a Job runs on that JobSet cannot suspend", "TestJobsThatJobSetLeavesRunningAreSuspended", "if len(jobs) == 0 ||", "if len(jobs) >= 0 ||", "JobSet cannot make its next Job"),
 		bug("a deleted job that Trainer cannot stop runs on", "TestCorrectDrift", "!j.DeletionTimestamp.IsZero() && !j.IsSuspended() {", "!j.DeletionTimestamp.IsZero() {"),
 	),
 	in("pkg/podset/blame.go",
