@@ -61,7 +61,10 @@ func NewInTree(c client.Client, namespace string, kueue *kueueconfig.Follower, a
 // Start implements manager.Runnable.
 func (t *InTree) Start(ctx context.Context) error {
 	for {
-		if err := t.look(ctx); err != nil {
+		asking, cancel := context.WithTimeout(ctx, lookTimeout)
+		active, unanswered := t.probe(asking)
+		cancel()
+		if err := t.Observe(ctx, time.Now(), active, unanswered); err != nil {
 			return err
 		}
 		select {
@@ -77,24 +80,6 @@ func (t *InTree) NeedLeaderElection() bool { return false }
 
 // lookTimeout bounds one look. A webhook may take as long as the API server lets it.
 const lookTimeout = 15 * time.Second
-
-// look asks once.
-func (t *InTree) look(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	found, err := t.probe(asking)
-	return t.Observe(ctx, time.Now(), found, err)
-}
-
-// Observe takes note of a look at this time: whether the integration is active, or why there
-// was no answer.
-func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, err error) error {
-	before := t.viewed()
-	if err != nil {
-		return t.set(ctx, before, before.unheard(err, at))
-	}
-	return t.set(ctx, before, before.heard(active))
-}
 
 // probe reports whether the in-tree webhook answers.
 func (t *InTree) probe(ctx context.Context) (bool, error) {
@@ -143,9 +128,14 @@ var errListed = errors.New("Kueue's configuration lists its in-tree integration,
 // errSuspendsAll is why an answer says nothing of Kueue.
 var errSuspendsAll = errors.New("it is suspended, also in no queue, which Kueue leaves alone")
 
-// set takes note of another view, and tells people what is new in it. Whenever something
-// is, every TrainJob is looked at again.
-func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
+// Observe takes note of a look at this time: whether the integration is active, or why there was no answer. It tells people
+// what is new. Whenever something is, every TrainJob is looked at again.
+func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, unanswered error) error {
+	before := t.viewed()
+	after := before.heard(active)
+	if unanswered != nil {
+		after = before.unheard(unanswered, at)
+	}
 	t.mu.Lock()
 	t.view = after
 	t.mu.Unlock()
@@ -216,5 +206,6 @@ func (t *InTree) Silence() string {
 	if !view.silent(time.Now()) {
 		return ""
 	}
-	return inTreeUnknownMessage(t.namespace, view.err)
+	return fmt.Sprintf("it is unknown whether Kueue's in-tree TrainJob integration is active as well, so kueue-trainer does nothing yet; "+
+		"it asks by creating a TrainJob in namespace %s as a dry run, which failed: %v; %s", t.namespace, view.err, inTreeUnknownRemedy(t.namespace, view.err))
 }
