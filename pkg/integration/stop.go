@@ -65,7 +65,7 @@ func watchStop(ctx context.Context, j *job) result {
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
 func tellStop(ctx context.Context, j *job) error {
-	if state.CountPods(j.childJobs()) > 0 {
+	if slices.ContainsFunc(j.childJobs(), func(child batchv1.Job) bool { return state.LivePods(&child) > 0 }) {
 		// How many is another event with each that ends.
 		j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")

@@ -57,10 +57,7 @@ func leaveAlone(ctx context.Context, j *job) result {
 			return done(client.IgnoreNotFound(kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy())))
 		}
 		if wl.DeletionTimestamp.IsZero() && !kueuelib.IsFinished(wl) {
-			if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-				return ofError(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
-			}
-			return done(nil)
+			return done(j.deps.deleteWorkload(ctx, wl, "deleting Workload %s of a namespace that Kueue does not manage"))
 		}
 	}
 	if err := free(ctx, j); err != nil {
@@ -125,8 +122,13 @@ func free(ctx context.Context, j *job) error {
 	if err != nil || len(placements) == 0 {
 		return err
 	}
-	if !j.IsSuspended() {
-		return renewGated(ctx, j)
+	if js := j.jobSet(); !j.IsSuspended() {
+		if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+			return nil
+		}
+		// Its user resumed it between the two writes. A running TrainJob takes no patch, and removing the last label of an
+		// untyped metadata leaves null, which JobSet's CRD refuses.
+		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take the admission gate from JobSet %s", js.Name))
 	}
 	free := j.DeepCopy()
 	if changed, err := j.deps.Field.Set(&free.Spec, placements); err != nil || !changed {
@@ -150,16 +152,6 @@ func free(ctx context.Context, j *job) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Took the admission gate away")
 	return nil
-}
-
-// renewGated has Trainer recreate the JobSet of a job that its user resumed between the two writes of free: a running
-// TrainJob takes no patch, and removing the last label of an untyped metadata leaves null, which JobSet's CRD refuses.
-func renewGated(ctx context.Context, j *job) error {
-	js := j.jobSet()
-	if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
-		return nil
-	}
-	return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take the admission gate from JobSet %s", js.Name))
 }
 
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no

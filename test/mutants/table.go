@@ -319,7 +319,7 @@ var mutants = slices.Concat(
 		bug("each strange Job costs a request at each look", "TestStrangersPodsCostNoRequest", "case !p.mayHaveRun(child, name):", "case !p.mayHaveRun(child, name) && false:"),
 		bug("a pod at a gate of its user's holds no quota", "TestPodsLeft",
 			"!patch.HasAdmissionGate(pod.Spec.SchedulingGates)", "!patch.HasAdmissionGate(pod.Spec.SchedulingGates) && len(pod.Spec.SchedulingGates) == 0"),
-		bug("the JobSet that is made again of a job that has ended counts for nothing", "TestActive", "return js != nil && runsAgain(js), nil", "return false, nil"),
+		bug("the JobSet that is made again of a job that has ended counts for nothing", "TestActive", "return js != nil && !ptr.Deref(js.Spec.Suspend, false) &&", "return false &&"),
 		bug("a pod at the gate holds quota", "TestPodsLeft",
 			"(pod.Spec.NodeName != \"\" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates))", "(pod.Spec.NodeName != \"\" || pod.Name != \"\")"),
 		bug("a start by a former process is forgotten", "TestStoppedJobIsActiveUntilTrainerAnswered", "stopped = p.Expectations.LedSince()", "stopped = time.Time{}"),

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -40,7 +41,7 @@ func Compact(in any) (any, error) {
 		shareMeta(&obj.Spec.Template.ObjectMeta)
 		obj.Spec.Template.Spec.NodeSelector = sharedMap(obj.Spec.Template.Spec.NodeSelector)
 	}
-	return stripManagedFields(in)
+	return cache.TransformStripManagedFields()(in)
 }
 
 func shareMeta(meta *metav1.ObjectMeta) {

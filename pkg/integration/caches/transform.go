@@ -10,7 +10,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,15 +25,14 @@ import (
 // at before it is stored. Of JobSets and Jobs the manager only writes differences, in which
 // a part that is missing on both sides is left alone; jobframework writes Workloads whole.
 
-var stripManagedFields = cache.TransformStripManagedFields()
-
 // trimWorkload empties the Workloads that belong to other kinds of jobs. One without a
 // controller stays whole: it may be a TrainJob's soon. So does one with a TrainJob among its
 // owners: jobframework finds a TrainJob's Workloads by any of them. And so does a remainder: whether
 // it is charged decides over it.
 func trimWorkload(in any) (any, error) {
 	wl, ok := in.(*kueue.Workload)
-	if ok && ofAnother(wl) && wl.Labels[placeholder.Label] == "" && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
+	if ok && ofAnother(wl) && wl.Labels[placeholder.Label] == "" &&
+		!slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == trainjob.GVK.Kind }) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 	}
 	return Compact(in)
@@ -121,20 +119,13 @@ func trimPod(in any) (any, error) {
 func ofControllers(key, _ string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return key != jobsetapi.JobSetNameKey &&
-		(domain == jobSetDomain || domain == jobDomain || key == "controller-uid" || key == "job-name")
+		(domain == "jobset.sigs.k8s.io" || domain == "batch.kubernetes.io" || key == "controller-uid" || key == "job-name")
 }
-
-const (
-	jobSetDomain = "jobset.sigs.k8s.io"
-	jobDomain    = "batch.kubernetes.io"
-)
 
 func ofAnother(obj client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	return owner != nil && owner.Kind != trainjob.GVK.Kind
 }
-
-func isTrainJob(owner metav1.OwnerReference) bool { return owner.Kind == trainjob.GVK.Kind }
 
 // askedOf keeps what Excess of pkg/podset compares.
 func askedOf(spec *corev1.PodSpec) corev1.PodSpec {

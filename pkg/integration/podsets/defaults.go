@@ -44,17 +44,14 @@ func (w *Defaults) Follow(ctx context.Context, crds cache.Cache) error {
 // look makes the defaults again where the schema changed. Most events are of the status, and
 // other defaults, though the same ones, would have every TrainJob described again.
 func (w *Defaults) look(crd *apiextensionsv1.CustomResourceDefinition) {
-	if w.madeOf(crd) {
+	w.mu.Lock()
+	same := crd.UID != "" && w.uid == crd.UID && w.generation == crd.Generation
+	w.mu.Unlock()
+	if same {
 		return
 	}
 	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
 	w.set(crd, defaults, err)
-}
-
-func (w *Defaults) madeOf(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return crd.UID != "" && w.uid == crd.UID && w.generation == crd.Generation
 }
 
 // gone takes note that there is no CRD.

@@ -3,6 +3,8 @@
 package state
 
 import (
+	"slices"
+
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -46,20 +48,13 @@ func runs(js *jobsetapi.JobSet) bool {
 }
 
 // ready reports whether the pods of a resumed TrainJob are ready. The JobSet of one that runs in
-// another cluster is not here; its status is.
+// another cluster is not here; its status is: something of every replicated job is ready or done.
 func ready(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
+	statuses := job.Status.JobsStatus
 	if job.ManagedExternally() {
-		return allStarted(job.Status.JobsStatus)
+		return len(statuses) > 0 && !slices.ContainsFunc(statuses, func(s trainer.JobStatus) bool {
+			return ptr.Deref(s.Ready, 0)+ptr.Deref(s.Succeeded, 0) == 0
+		})
 	}
-	return js != nil && podset.Ready(js, job.Status.JobsStatus)
-}
-
-// allStarted reports whether of every replicated job something is ready or done.
-func allStarted(statuses []trainer.JobStatus) bool {
-	for i := range statuses {
-		if ptr.Deref(statuses[i].Ready, 0)+ptr.Deref(statuses[i].Succeeded, 0) == 0 {
-			return false
-		}
-	}
-	return len(statuses) > 0
+	return js != nil && podset.Ready(js, statuses)
 }
