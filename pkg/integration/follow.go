@@ -120,7 +120,6 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if err != nil {
 		return dropUnfit(ctx, j, wl, err)
 	}
-	jobframework.SanitizePodSets(podSets)
 	variants := kueuelib.HasVariants(wl)
 	if (!variants || podset.SameResources(podSets, wl.Spec.PodSets)) &&
 		(len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets)) {
@@ -246,7 +245,6 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 	if err != nil || wl == nil {
 		return own, err
 	}
-	jobframework.SanitizePodSets(own)
 	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
 	switch {
 	case otherTopology(own, wl) != "", difference != "" && !podset.SameResources(own, wl.Spec.PodSets):
@@ -288,7 +286,6 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 		// PodSets tells why.
 		return nil
 	}
-	jobframework.SanitizePodSets(own)
 	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
 	if difference == "" && !sameTimeLimit(wl, &j.TrainJob) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"

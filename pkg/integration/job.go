@@ -71,22 +71,18 @@ var (
 	_ jobframework.TopLevelJob             = (*job)(nil)
 )
 
-// Object implements jobframework.GenericJob.
 func (j *job) Object() client.Object { return &j.TrainJob }
 
-// GVK implements jobframework.GenericJob.
 func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
 
 // IsTopLevel implements jobframework.TopLevelJob: whatever owner a tenant names, its Workload is the job's own.
 func (j *job) IsTopLevel() bool { return true }
 
-// IsSuspended implements jobframework.GenericJob.
 func (j *job) IsSuspended() bool { return j.Suspended() }
 
-// Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 
-// describe returns the PodSets of the effective TrainJob, or why it could not run. The list
+// describe returns the PodSets of the effective TrainJob, as jobframework compares them, or why it could not run. The list
 // is the caller's.
 func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 	if j.described == nil {
@@ -97,12 +93,12 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		if err != nil {
 			return nil, err
 		}
-		j.described = podSets
+		j.described = (&kueue.WorkloadSpec{PodSets: podSets}).DeepCopy().PodSets
+		jobframework.SanitizePodSets(j.described)
 	}
 	return (&kueue.WorkloadSpec{PodSets: j.described}).DeepCopy().PodSets, nil
 }
 
-// PodLabelSelector implements jobframework.JobWithPodLabelSelector.
 func (j *job) PodLabelSelector() string {
 	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
 }
@@ -372,13 +368,10 @@ func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trai
 	return statuses, nil
 }
 
-// CanDefaultManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) CanDefaultManagedBy() bool {
 	return kueuelib.MultiKueueEnabled() && !j.ManagedExternally()
 }
 
-// ManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
 
-// SetManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }

@@ -183,7 +183,6 @@ type remainders struct{ deps *dependencies }
 // of ours, it may be so for longer. Who makes it sees to that in seconds, or makes another.
 const chargedWithin = 10 * time.Second
 
-// Reconcile implements reconcile.Reconciler.
 func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	rest := &kueue.Workload{}
 	err := r.deps.client.Get(ctx, req.NamespacedName, rest)

@@ -155,7 +155,6 @@ type frozen struct {
 	job *job
 }
 
-// Get implements client.Reader.
 func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	switch into := obj.(type) {
 	case *trainjob.TrainJob:
@@ -177,7 +176,6 @@ func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	return f.Client.Get(ctx, key, obj, opts...)
 }
 
-// List implements client.Reader.
 func (f frozen) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	workloads, is := list.(*kueue.WorkloadList)
 	if !is || !f.asksForWorkloads(opts) {

@@ -29,7 +29,6 @@ type reconciler struct {
 	deps *dependencies
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
 	served, unknown := r.deps.trainer.Served()
@@ -299,7 +298,6 @@ func quiet(log logr.Logger) logr.Logger {
 	return log.WithSink(quietSink{log.GetSink()})
 }
 
-// Error implements logr.LogSink.
 func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
 	if retryIn(err) == 0 {
 		s.LogSink.Error(err, msg, keysAndValues...)
@@ -311,12 +309,10 @@ func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
 	}
 }
 
-// WithValues implements logr.LogSink.
 func (s quietSink) WithValues(keysAndValues ...any) logr.LogSink {
 	return quietSink{s.LogSink.WithValues(keysAndValues...)}
 }
 
-// WithName implements logr.LogSink.
 func (s quietSink) WithName(name string) logr.LogSink {
 	return quietSink{s.LogSink.WithName(name)}
 }

@@ -162,11 +162,7 @@ func releases(ctx context.Context, j *job) *release {
 // changedPodSets reports whether the job asks for something else than its Workload, which jobframework deletes for it.
 func changedPodSets(ctx context.Context, j *job, wl *kueue.Workload) bool {
 	podSets, err := j.describe(ctx)
-	if err != nil {
-		return false
-	}
-	jobframework.SanitizePodSets(podSets)
-	return podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
+	return err == nil && podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and

@@ -47,7 +47,6 @@ type backoffError struct {
 	why  string
 }
 
-// Error implements error.
 func (e *backoffError) Error() string { return e.why }
 
 // may returns a backoffError while the write of a TrainJob has to wait.

@@ -113,7 +113,6 @@ type frameworkRecorder struct {
 	events.EventRecorder
 }
 
-// Eventf implements events.EventRecorder.
 func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	if reason != ReasonStarted {
 		r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
@@ -209,7 +208,6 @@ type byNote struct {
 	scheme *runtime.Scheme
 }
 
-// Eventf implements events.EventRecorder.
 func (r byNote) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	// client-go tells of what it cannot refer to.
 	if ref, err := reference.GetReference(r.scheme, regarding); err == nil {
@@ -222,7 +220,6 @@ func (r byNote) Eventf(regarding, related runtime.Object, eventType, reason, act
 
 type sink struct{ events.EventSink }
 
-// Create implements events.EventSink.
 func (s sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
 	event = event.DeepCopy()
 	event.Regarding.FieldPath = ""

@@ -25,7 +25,6 @@ const (
 	answerActive
 )
 
-// String implements fmt.Stringer.
 func (a answer) String() string {
 	return [...]string{"unknown", "off", "active"}[a]
 }

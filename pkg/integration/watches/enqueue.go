@@ -131,13 +131,11 @@ func with(q queue, opts priorityqueue.AddOpts) queue {
 	return q
 }
 
-// AddWithOpts implements priorityqueue.PriorityQueue.
 func (q queueWith) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
 	o.After, o.Priority = q.opts.After, cmp.Or(q.opts.Priority, o.Priority)
 	q.PriorityQueue.AddWithOpts(o, requests...)
 }
 
-// Add implements priorityqueue.PriorityQueue.
 func (q queueWith) Add(request reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
 
 const (

@@ -25,7 +25,6 @@ type counted struct {
 	metrics *metrics.Recorder
 }
 
-// Handle implements admission.Handler.
 func (c *counted) Handle(ctx context.Context, req admission.Request) admission.Response {
 	response := c.Handler.Handle(ctx, req)
 	outcome, reason := verdict(response)
@@ -80,7 +79,6 @@ func fieldOf(path string) string {
 // told logs what a webhook refuses.
 type told struct{ admission.Handler }
 
-// Handle implements admission.Handler.
 func (t *told) Handle(ctx context.Context, req admission.Request) admission.Response {
 	response := t.Handler.Handle(ctx, req)
 	switch result := response.Result; {

@@ -24,7 +24,6 @@ import (
 // says when the last pod is gone.
 type deactivator struct{ *handler }
 
-// Handle implements admission.Handler.
 func (d *deactivator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.UserInfo.Username == d.Self || d.InTree.Active() {
 		return admission.Allowed("")

@@ -28,7 +28,6 @@ import (
 // or would write differently, is equally absent.
 type defaulter struct{ *handler }
 
-// Handle implements admission.Handler.
 func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission.Response {
 	r, answer := d.review(ctx, req)
 	if r == nil {

@@ -33,7 +33,6 @@ var (
 // validator answers bad input while the user is there to correct it.
 type validator struct{ *handler }
 
-// Handle implements admission.Handler.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.UserInfo.Username == v.Self {
 		return admission.Allowed("")
@@ -77,13 +76,10 @@ type genericJob struct {
 	job *trainjob.TrainJob
 }
 
-// Object implements jobframework.GenericJob.
 func (j genericJob) Object() client.Object { return j.job }
 
-// GVK implements jobframework.GenericJob.
 func (j genericJob) GVK() schema.GroupVersionKind { return trainjob.GVK }
 
-// IsSuspended implements jobframework.GenericJob.
 func (j genericJob) IsSuspended() bool { return j.job.Suspended() }
 
 func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
