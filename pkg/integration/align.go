@@ -24,7 +24,7 @@ import (
 // admin removed from the Workload, which Kueue refuses. keepPriority does the same for the priority class.
 func alignWithWorkload(ctx context.Context, j *job) result {
 	wl := j.unfinishedWorkload()
-	if wl == nil || !state.HoldsQuota(*wl) && wl.DeletionTimestamp.IsZero() {
+	if wl == nil || !state.HoldsQuota(wl) && wl.DeletionTimestamp.IsZero() {
 		return keepPriority(ctx, j)
 	}
 	const gate = kueueconstants.AdmissionGatedByAnnotation

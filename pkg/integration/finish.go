@@ -213,7 +213,7 @@ func holdWorkload(ctx context.Context, j *job) (bool, error) {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !holdByFinalizers(wl) {
 			continue
 		}
-		err := j.deps.patchWorkload(ctx, &known, wl, "holding Workload %s by finalizers")
+		err := j.deps.patchWorkload(ctx, known, wl, "holding Workload %s by finalizers")
 		if client.IgnoreNotFound(err) != nil {
 			return true, err
 		}
@@ -225,7 +225,7 @@ func holdWorkload(ctx context.Context, j *job) (bool, error) {
 
 // holdByFinalizers has a Workload have the finalizers that holdWorkload is for, and reports whether that is a change.
 func holdByFinalizers(wl *kueue.Workload) bool {
-	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) {
+	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(wl) {
 		return placeholder.Hold(wl)
 	}
 	changed := controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)
@@ -239,10 +239,9 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 	if j.phase() == phaseRunning {
 		return result{}
 	}
-	workloads := j.view.Workloads
-	for i := range workloads {
-		wl := workloads[i].DeepCopy()
-		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || placeholder.Release(wl) {
+	for _, known := range j.view.Workloads {
+		wl := known.DeepCopy()
+		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(wl) || placeholder.Release(wl) {
 			continue
 		}
 		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {

@@ -172,10 +172,9 @@ func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error 
 
 // unfinishedWorkload returns the job's own Workload, or nil.
 func (o *observed) unfinishedWorkload() *kueue.Workload {
-	workloads := o.workloads()
-	for i := range workloads {
-		if !kueuelib.IsFinished(&workloads[i]) {
-			return &workloads[i]
+	for _, wl := range o.workloads() {
+		if !kueuelib.IsFinished(wl) {
+			return wl
 		}
 	}
 	return nil
@@ -185,10 +184,10 @@ func (o *observed) unfinishedWorkload() *kueue.Workload {
 // since; nil if the job has another one.
 func (o *observed) endedWorkload() *kueue.Workload {
 	workloads := o.workloads()
-	if o.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
+	if o.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, state.Ended) {
 		return nil
 	}
-	return &workloads[len(workloads)-1]
+	return workloads[len(workloads)-1]
 }
 
 // retryRoute is how often a job of MultiKueue is looked at whose queue leads to no other cluster: of

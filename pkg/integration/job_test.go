@@ -227,7 +227,7 @@ func TestEnsureHeld(t *testing.T) {
 			kit.With(trainJob, tc.job)
 			kit.With(wl, tc.workload)
 			c := inttest.Fake(wl).Build()
-			view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
+			view := state.View{Workloads: []*kueue.Workload{theWorkload(t, c)}}
 			changed := expect.Must(holdWorkload(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "It was changed", tc.want, changed)

@@ -52,7 +52,7 @@ func newMeasured(t *testing.T) *measured {
 func says(change func(*kueue.Workload)) func(*measured) {
 	return func(m *measured) {
 		change(m.wl)
-		m.j.view.Workloads = []kueue.Workload{*m.wl.DeepCopy()}
+		m.j.view.Workloads = []*kueue.Workload{m.wl.DeepCopy()}
 	}
 }
 

@@ -30,14 +30,13 @@ import (
 // handed on to a remainder where pods are left. Whoever acts for TrainJobs, this has to be done: nobody else takes
 // the finalizer off.
 func releaseCopies(ctx context.Context, j *job) result {
-	for i := range j.view.Workloads {
-		wl := &j.view.Workloads[i]
+	for _, wl := range j.view.Workloads {
 		released := wl.DeepCopy()
 		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) || !placeholder.Release(released) || stopsBefore(j, wl) {
 			continue
 		}
 		// Kueue does not count one that is deactivated: others may have its quota.
-		if state.HoldsQuota(*wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
+		if state.HoldsQuota(wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
 			if wait, err := ensureRemainder(ctx, j, wl); err != nil || wait > 0 {
 				return result{again: wait, err: err}
 			}
@@ -239,9 +238,7 @@ func ensureDispatched(ctx context.Context, j *job) result {
 	if ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
 		return result{}
 	}
-	workloads := j.workloads()
-	for i := range workloads {
-		wl := &workloads[i]
+	for _, wl := range j.workloads() {
 		switch {
 		case !wl.DeletionTimestamp.IsZero():
 		case takenForGone(wl) && jobframework.PrebuiltWorkloadNameFor(j) == "":
@@ -277,7 +274,7 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 // awaitsDispatch reports whether nothing but MultiKueue stands between a job and a worker cluster,
 // and it has not asked one.
 func awaitsDispatch(wl *kueue.Workload) bool {
-	if !state.HoldsQuota(*wl) || kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl) || !kueuelib.IsActive(wl) ||
+	if !state.HoldsQuota(wl) || kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl) || !kueuelib.IsActive(wl) ||
 		wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
 		return false
 	}

@@ -90,7 +90,7 @@ func observeNamespace(ctx context.Context, j *job) result {
 }
 
 // workloads returns the Workloads of the job.
-func (o *observed) workloads() []kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
+func (o *observed) workloads() []*kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
 
 // holdingQuota returns the Workload of the job that holds quota, or nil.
 func (o *observed) holdingQuota() *kueue.Workload { return o.view.HoldingQuota(&o.TrainJob) }
@@ -113,10 +113,10 @@ func (e *dependencies) podsIn(view state.View) podtracking.Pods {
 func loggerOf(ctx context.Context, j *job) context.Context {
 	log := ctrl.LoggerFrom(ctx)
 	if workloads := j.view.Workloads; len(workloads) > 0 {
-		last := &workloads[0]
-		for i := range workloads {
-			if !kueuelib.IsFinished(&workloads[i]) {
-				last = &workloads[i]
+		last := workloads[0]
+		for _, wl := range workloads {
+			if !kueuelib.IsFinished(wl) {
+				last = wl
 			}
 		}
 		log = log.WithValues("workload", klog.KObj(last))
@@ -166,8 +166,8 @@ func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 			return nil
 		}
 	case *kueue.Workload:
-		for i := range f.job.view.Workloads {
-			if known := &f.job.view.Workloads[i]; client.ObjectKeyFromObject(known) == key {
+		for _, known := range f.job.view.Workloads {
+			if client.ObjectKeyFromObject(known) == key {
 				known.DeepCopyInto(into)
 				return nil
 			}
@@ -182,8 +182,8 @@ func (f frozen) List(ctx context.Context, list client.ObjectList, opts ...client
 		return f.Client.List(ctx, list, opts...)
 	}
 	workloads.Items = nil
-	for i := range f.job.view.Workloads {
-		workloads.Items = append(workloads.Items, *f.job.view.Workloads[i].DeepCopy())
+	for _, known := range f.job.view.Workloads {
+		workloads.Items = append(workloads.Items, *known.DeepCopy())
 	}
 	return nil
 }

@@ -140,9 +140,8 @@ func reportPodsLeft(ctx context.Context, j *job) error {
 	if !j.deps.blocksAdmission() {
 		return nil
 	}
-	for i := range j.view.Workloads {
-		wl := &j.view.Workloads[i]
-		if !state.HoldsQuota(*wl) || j.alive() && state.StoppedSince(wl).IsZero() && !(j.IsSuspended() && movedOn(j, wl) != "") ||
+	for _, wl := range j.view.Workloads {
+		if !state.HoldsQuota(wl) || j.alive() && state.StoppedSince(wl).IsZero() && !(j.IsSuspended() && movedOn(j, wl) != "") ||
 			apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady) {
 			continue
 		}
@@ -165,12 +164,12 @@ func reportPodsReady(ctx context.Context, j *job) result {
 	if !j.deps.kueue.WaitsForPodsReady() || len(workloads) == 0 || j.deps.expectations.Outdated(j.key, workloads) {
 		return result{}
 	}
-	for i := range workloads {
-		if j.deps.blocksAdmission() && state.HoldsQuota(workloads[i]) && kueuelib.IsEvicted(&workloads[i]) {
+	for _, wl := range workloads {
+		if j.deps.blocksAdmission() && state.HoldsQuota(wl) && kueuelib.IsEvicted(wl) {
 			// Stop says what becomes of it.
 			continue
 		}
-		if _, err := j.deps.reportReadiness(ctx, j.key, &workloads[i], ready()); err != nil {
+		if _, err := j.deps.reportReadiness(ctx, j.key, wl, ready()); err != nil {
 			return ofError(err)
 		}
 	}

@@ -87,7 +87,7 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 			key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
 			reported, err := r.reportReadiness(t.Context(), key, wl, tc.ready)
 			expect.Need(t, err == nil && reported == tc.want, "reportReadiness() = %t, %v; want %t", reported, err, tc.want)
-			expect.Same(t, "The view that it was written by is an old one", tc.want, r.expectations.Outdated(key, []kueue.Workload{*wl}))
+			expect.Same(t, "The view that it was written by is an old one", tc.want, r.expectations.Outdated(key, []*kueue.Workload{wl}))
 			expect.Same(t, "PodsReady is written", tc.want, written)
 		})
 	}

@@ -56,18 +56,17 @@ func notYet(ctx context.Context, j *job) result {
 // and with it the quota, and reports whether there was any. jobframework would do it, but it does not see a job that is
 // too early.
 func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
-	all := j.view.Workloads
-	for i := range all {
-		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
-		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
+	for _, wl := range j.view.Workloads {
+		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+		if owner == nil || owner.UID == j.UID || wl.DeletionTimestamp.IsZero() {
 			continue
 		}
-		j.deps.leaves(all[i].UID)
-		if err := kueuelib.RemoveFinalizer(ctx, j.deps.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
-			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+		j.deps.leaves(wl.UID)
+		if err := kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy()); client.IgnoreNotFound(err) != nil {
+			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(wl), err)
 		}
 		released = true
-		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
+		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(wl))
 	}
 	return released, nil
 }
@@ -99,8 +98,8 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 // at every look, by an event.
 func over(j *job) bool {
 	workloads := j.workloads()
-	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
-		return !kueuelib.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
+	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
+		return !kueuelib.IsFinished(wl) || controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
 	})
 }
 

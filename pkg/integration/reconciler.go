@@ -135,8 +135,8 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("Another writer was faster", "error", err)
 		name := jobclient.ConflictingWorkload(err)
-		for i := range j.view.Workloads {
-			if wl := &j.view.Workloads[i]; wl.Name == name {
+		for _, wl := range j.view.Workloads {
+			if wl.Name == name {
 				j.deps.expectations.Outdate(j.key, wl)
 			}
 		}

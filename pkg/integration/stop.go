@@ -179,8 +179,8 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	if wait := mayBeMadeAgain(j); j.UID != "" && wait > 0 {
 		return lookAgain(wait)
 	}
-	for i := range workloads {
-		j.deps.leaves(workloads[i].UID)
+	for _, wl := range workloads {
+		j.deps.leaves(wl.UID)
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
 	return result{}
@@ -206,9 +206,9 @@ func mayRunYet(j *job) time.Duration {
 	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" || j.pods().Closed() {
 		return 0
 	}
-	for i := range workloads {
-		owner, of := metav1.GetControllerOfNoCopy(&workloads[i]), metav1.GetControllerOfNoCopy(js)
-		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(workloads[i]) {
+	for _, wl := range workloads {
+		owner, of := metav1.GetControllerOfNoCopy(wl), metav1.GetControllerOfNoCopy(js)
+		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(wl) {
 			continue
 		}
 		if !ptr.Deref(js.Spec.Suspend, false) {
@@ -230,7 +230,7 @@ func mayRunYet(j *job) time.Duration {
 // that for the end of the job.
 func deleteCopies(ctx context.Context, j *job) result {
 	workloads := j.view.Workloads
-	if !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return placeholder.OfCopy(&wl) }) {
+	if !slices.ContainsFunc(workloads, placeholder.OfCopy) {
 		return result{}
 	}
 	if j.UID == "" {
@@ -239,8 +239,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 	if waits := awaitLastPodOf(ctx, j, j.DeletionTimestamp.Time); waits.ends() {
 		return waits
 	}
-	for i := range workloads {
-		wl := &workloads[i]
+	for _, wl := range workloads {
 		// Of a finished one, MultiKueue has yet to read how the job ended.
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
 			continue
@@ -283,8 +282,8 @@ func suspendDeleted(ctx context.Context, j *job) result {
 // jobframework would delete its Workload, and with it the quota that they run on. MultiKueue
 // deletes that itself, and soon sends the job here again: then the pods are all that is left.
 func awaitPodsOfFormer(ctx context.Context, j *job) result {
-	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl kueue.Workload) bool {
-		owner := metav1.GetControllerOfNoCopy(&wl)
+	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl *kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(wl)
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
 	since := state.StoppingSince(former)
@@ -366,17 +365,15 @@ func recheckIn(since time.Time) time.Duration {
 // startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
 // the job, and Stop calls finishDeactivation when its last pod is gone. One without quota is deactivated at once.
 func startDeactivation(ctx context.Context, j *job) result {
-	workloads := j.workloads()
-	for i := range workloads {
-		wl := &workloads[i]
-		countedByKueue := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
+	for _, wl := range j.workloads() {
+		countedByKueue := state.HoldsQuota(wl) && kueuelib.IsActive(wl)
 		switch {
 		case !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl):
 		case deactivation.Marked(wl) && !countedByKueue:
 			return done(deactivateWorkload(ctx, j, wl))
 		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
 			return done(evictToDeactivate(ctx, j, wl))
-		case countedByKueue && deactivation.Pending(wl), state.HoldsQuota(*wl) && !kueuelib.IsActive(wl):
+		case countedByKueue && deactivation.Pending(wl), state.HoldsQuota(wl) && !kueuelib.IsActive(wl):
 			keepTimeLimit(j, wl)
 		}
 	}

@@ -45,13 +45,12 @@ func leaveAlone(ctx context.Context, j *job) result {
 	if !j.alive() || !j.deps.expectations.Satisfied(&j.TrainJob) {
 		return result{done: len(workloads) == 0}
 	}
-	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
+	if slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
 		return !wl.DeletionTimestamp.IsZero() && (wl.Spec.QueueName != "" || state.HoldsQuota(wl)) || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
 	}) {
 		return result{}
 	}
-	for i := range workloads {
-		wl := &workloads[i]
+	for _, wl := range workloads {
 		if !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			// jobframework lets it go of jobs with a queue alone.
 			return done(client.IgnoreNotFound(kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy())))

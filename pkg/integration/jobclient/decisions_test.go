@@ -145,24 +145,24 @@ func TestStoppedBeforeResume(t *testing.T) {
 
 func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 	key := types.NamespacedName{Namespace: "team", Name: "llm"}
-	at := func(uid types.UID, version string) []kueue.Workload {
-		return []kueue.Workload{{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}}
+	at := func(uid types.UID, version string) []*kueue.Workload {
+		return []*kueue.Workload{{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}}
 	}
 	old, current := at("uid", "5"), at("uid", "6")
 	e := ledFrom(time.Time{})
 	expect.That(t, !e.Outdated(key, old), "a version is outdated before anybody said so")
-	e.Outdate(key, &old[0])
+	e.Outdate(key, old[0])
 	expect.That(t, e.Outdated(key, old) && !e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old),
 		"a version that was overtaken is not outdated, or another job's is")
 	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
 
-	e.Outdate(key, &old[0])
-	e.byName[key].old[versionOf(&old[0])] = time.Now().Add(-time.Minute)
+	e.Outdate(key, old[0])
+	e.byName[key].old[versionOf(old[0])] = time.Now().Add(-time.Minute)
 	expect.That(t, !e.Outdated(key, old), "a version is outdated for ever, although nothing newer came")
 
 	others := at("other", "1")
-	e.Outdate(key, &old[0])
-	e.Outdate(key, &others[0])
+	e.Outdate(key, old[0])
+	e.Outdate(key, others[0])
 	expect.That(t, e.Outdated(key, append(others, old...)) && e.Outdated(key, append(others, current...)),
 		"with several Workloads, one that is still old does not count")
 	expect.That(t, !e.Outdated(key, append(at("other", "2"), current...)), "all Workloads are newer, and still outdated")

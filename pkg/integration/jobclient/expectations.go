@@ -247,7 +247,7 @@ func (e *Expectations) Outdate(job types.NamespacedName, wl *kueue.Workload) {
 
 // Outdated reports whether one of these views of Workloads is known to be overtaken. Whatever would be
 // written by it would be refused again.
-func (e *Expectations) Outdated(job types.NamespacedName, workloads []kueue.Workload) bool {
+func (e *Expectations) Outdated(job types.NamespacedName, workloads []*kueue.Workload) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.byName[job]
@@ -255,7 +255,7 @@ func (e *Expectations) Outdated(job types.NamespacedName, workloads []kueue.Work
 		return false
 	}
 	maps.DeleteFunc(m.old, func(v version, at time.Time) bool {
-		return e.clock.Since(at) >= outdatedFor || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return versionOf(&wl) == v })
+		return e.clock.Since(at) >= outdatedFor || !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool { return versionOf(wl) == v })
 	})
 	return len(m.old) > 0
 }

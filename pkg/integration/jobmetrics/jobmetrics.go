@@ -169,7 +169,7 @@ func (v *view) workloadsByJob() map[types.UID]*kueue.Workload {
 		if owner == nil || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if known := out[owner.UID]; known == nil || !state.HoldsQuota(*known) {
+		if known := out[owner.UID]; known == nil || !state.HoldsQuota(known) {
 			out[owner.UID] = wl
 		}
 	}

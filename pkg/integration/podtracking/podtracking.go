@@ -159,7 +159,7 @@ func ofJob(pod *corev1.Pod) bool {
 // of pods, which people choose.
 func (p Pods) ofOtherWorkload(meta *metav1.ObjectMeta) bool {
 	by := meta.Annotations[kueue.WorkloadAnnotation]
-	if by == "" || meta.Labels[kueueconstants.PodSetLabel] == "" || slices.ContainsFunc(p.View.Workloads, func(wl kueue.Workload) bool { return wl.Name == by }) {
+	if by == "" || meta.Labels[kueueconstants.PodSetLabel] == "" || slices.ContainsFunc(p.View.Workloads, func(wl *kueue.Workload) bool { return wl.Name == by }) {
 		return false
 	}
 	return !strings.HasPrefix(by, strings.ToLower(trainjob.GVK.Kind)+"-") || meta.Labels[podconstants.GroupNameLabel] != ""

@@ -20,7 +20,7 @@ import (
 // JobSet, which may be nil; empty: it is over, and holds nothing. The metrics and the plugin go by it.
 func PhaseOf(job *trainjob.TrainJob, wl *kueue.Workload, js *jobsetapi.JobSet) string {
 	over := job.Finished() || !job.DeletionTimestamp.IsZero()
-	holds := wl != nil && HoldsQuota(*wl)
+	holds := wl != nil && HoldsQuota(wl)
 	switch {
 	case over && holds:
 		return metrics.StateStopping

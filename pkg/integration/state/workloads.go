@@ -24,15 +24,15 @@ func MayRun(wl *kueue.Workload) bool {
 }
 
 // HoldsQuota reports whether Kueue counts a Workload against its ClusterQueue.
-func HoldsQuota(wl kueue.Workload) bool {
-	return kueuelib.HasQuotaReservation(&wl) && !kueuelib.IsFinished(&wl)
+func HoldsQuota(wl *kueue.Workload) bool {
+	return kueuelib.HasQuotaReservation(wl) && !kueuelib.IsFinished(wl)
 }
 
 // StoppingSince returns when the first of these Workloads began to go; now if none has.
-func StoppingSince(workloads []kueue.Workload) time.Time {
+func StoppingSince(workloads []*kueue.Workload) time.Time {
 	since := time.Now()
-	for i := range workloads {
-		if at := StoppedSince(&workloads[i]); !at.IsZero() && at.Before(since) {
+	for _, wl := range workloads {
+		if at := StoppedSince(wl); !at.IsZero() && at.Before(since) {
 			since = at
 		}
 	}
