@@ -295,16 +295,12 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 		wl := j.holdingQuota()
 		return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
 	}
-	if err != nil || js == nil || !j.ManagedExternally() && !resumed(js, &j.TrainJob) {
+	if err != nil || js == nil {
 		return false
 	}
-	return podset.Ready(js, j.Status.JobsStatus)
-}
-
-// resumed reports whether Trainer has resumed a job. It says so together with the counts of pods; of
-// a job that it never saw suspended it says nothing.
-func resumed(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
-	return !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(job.Status.Conditions, trainer.TrainJobSuspended)
+	// Trainer says that it has resumed a job together with the counts of pods; of one that it never saw suspended it says nothing.
+	resumed := !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobSuspended)
+	return (resumed || j.ManagedExternally()) && podset.Ready(js, j.Status.JobsStatus)
 }
 
 // runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it

@@ -162,32 +162,27 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 
 func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK.Kind) != nil }
 
-// tellMetrics registers what is found out at each scrape.
+// tellMetrics registers what is found out at each scrape: what TrainJobs there are, and what this replica goes by.
 func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {
 	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
 	deps.metrics.Register(
 		metrics.NewScraped(counts.Tell, counts.Metrics()...),
 		metrics.NewScraped(func(tell metrics.Tell) {
-			tellServing(tell, deps)
+			if version, err := deps.trainer.Served(); err == nil {
+				tell(metrics.TrainerInfo, 1, version.String())
+			}
+			holds := deps.inTree.State()
+			for _, state := range []string{metrics.InTreeActive, metrics.InTreeOff, metrics.InTreeUnknown} {
+				tell(metrics.InTree, metrics.OneIf(state == holds), state)
+			}
+			tell(metrics.KueueConfigurationRead, metrics.OneIf(deps.kueue.Readable()))
+			for _, differs := range deps.kueue.Differ() {
+				tell(metrics.SettingDiffers, 1, differs.Setting)
+			}
 			if all, known := scope.All(); known {
 				tell(metrics.WebhooksEveryTrainJob, metrics.OneIf(all))
 			}
 		}, metrics.TrainerInfo, metrics.InTree, metrics.KueueConfigurationRead, metrics.SettingDiffers, metrics.WebhooksEveryTrainJob))
-}
-
-// tellServing tells what this replica goes by.
-func tellServing(tell metrics.Tell, deps *dependencies) {
-	if version, err := deps.trainer.Served(); err == nil {
-		tell(metrics.TrainerInfo, 1, version.String())
-	}
-	holds := deps.inTree.State()
-	for _, state := range []string{metrics.InTreeActive, metrics.InTreeOff, metrics.InTreeUnknown} {
-		tell(metrics.InTree, metrics.OneIf(state == holds), state)
-	}
-	tell(metrics.KueueConfigurationRead, metrics.OneIf(deps.kueue.Readable()))
-	for _, differs := range deps.kueue.Differ() {
-		tell(metrics.SettingDiffers, 1, differs.Setting)
-	}
 }
 
 // facts says for people what tellMetrics tells.

@@ -32,7 +32,13 @@ import (
 func releaseCopies(ctx context.Context, j *job) result {
 	for _, wl := range j.view.Workloads {
 		released := wl.DeepCopy()
-		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) || !placeholder.Release(released) || stopsBefore(j, wl) {
+		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) || !placeholder.Release(released) {
+			continue
+		}
+		if owner := state.ControllerOfKind(wl, trainjob.GVK.Kind); controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
+			j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero() {
+			// Its job is there, and stops before it goes, as in any cluster: MultiKueue deletes the job first and takes Kueue's
+			// finalizer off.
 			continue
 		}
 		// Kueue does not count one that is deactivated: others may have its quota.
@@ -60,14 +66,6 @@ func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
 		return j.deps.deleteWorkload(ctx, rest, "deleting Workload %s, which is charged nothing")
 	}
 	return client.IgnoreNotFound(err)
-}
-
-// stopsBefore reports whether the job of a deleted Workload is there, and stops before that goes, as
-// in any cluster: MultiKueue deletes the job first and takes Kueue's finalizer off.
-func stopsBefore(j *job, wl *kueue.Workload) bool {
-	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
-		j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero()
 }
 
 // ensureRemainder has another Workload charged for the pods that are left. It returns when to look

@@ -77,7 +77,12 @@ func (j *job) reconcile(ctx context.Context) result {
 		always.add(of(ctx, j))
 	}
 	if j.decision.made && j.decision.err == nil {
-		tellStart(j)
+		if j.decision.started != "" && !j.IsSuspended() {
+			// Every start is news, also one by the admission of the last.
+			measureStart(j)
+			j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
+			j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
+		}
 		sum.add(all(ctx, j, rulesOf(j.phase()).settled))
 	}
 	sum.add(always)
@@ -185,17 +190,6 @@ func followUp(ctx context.Context, j *job) result {
 	}
 	j.decision.err = err
 	return ofError(err)
-}
-
-// tellStart says where a job was sent that this reconcile started.
-func tellStart(j *job) {
-	if j.decision.started == "" || j.IsSuspended() {
-		return
-	}
-	// Every start is news, also one by the admission of the last.
-	measureStart(j)
-	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
-	j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
 // yield does nothing for a job but to let its copies go, and tells a queued one why; without a message, it tells nothing.

@@ -230,7 +230,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/job.go",
 		bug("a job whose Workload does not match gives its quota up with its pods", "TestKeepsQuota",
 			"case jobframework.StopReasonNoMatchingWorkload:\n		if", "case jobframework.StopReasonNotAdmitted:\n		if"),
-		bug("pods are ready by the counts of the run before", "TestPodsAreNotReadyBeforeTrainerHasResumed", "!j.ManagedExternally() && !resumed(js, &j.TrainJob)", "false"),
+		bug("pods are ready by the counts of the run before", "TestPodsAreNotReadyBeforeTrainerHasResumed", "(resumed || j.ManagedExternally())", "(resumed || true)"),
 		bug("a Workload is deactivated while its job has pods", "TestDeactivation",
 			"	if j.active(ctx) {\n		return stopped, cmp.Or(reportPodsLeft(ctx, j), keepsQuota(j, reason))", "	if err := finishDeactivation(ctx, j); err != nil || j.active(ctx) {\n		return stopped, cmp.Or(err, keepsQuota(j, reason))"),
 		bug("the quota of a child Job goes that JobSet is about to run again", "TestReclaimablePodsAreOfJobsThatStay",

@@ -102,7 +102,9 @@ func OfTrainJobs(wrote func(*trainjob.TrainJob) bool) handler.EventHandler {
 		DeleteFunc: h.Delete,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			written := e.ObjectNew.(*trainjob.TrainJob)
-			if own := e.ObjectOld.GetGeneration() != written.Generation && wrote(written); own || statusOnly(e) {
+			own := e.ObjectOld.GetGeneration() != written.Generation && wrote(written)
+			people := byPeople.Update(e) || !e.ObjectOld.GetDeletionTimestamp().Equal(written.DeletionTimestamp)
+			if own || !people {
 				Batched(h).Update(ctx, e, q)
 			} else {
 				h.Update(ctx, e, q)
@@ -111,11 +113,8 @@ func OfTrainJobs(wrote func(*trainjob.TrainJob) bool) handler.EventHandler {
 	}
 }
 
-// statusOnly reports whether an update leaves alone what people and webhooks write.
-func statusOnly(e event.UpdateEvent) bool {
-	return !predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}).Update(e) &&
-		e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
-}
+// byPeople passes updates of what people and webhooks write.
+var byPeople = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // queueWith adds with a time to wait, or with another priority. Handlers that map add by Add, others by AddWithOpts.
 type queueWith struct {
@@ -156,13 +155,27 @@ func matters(before, after client.Object) bool {
 	}
 	switch before := before.(type) {
 	case *trainjob.TrainJob:
-		return jobMatters(before, after.(*trainjob.TrainJob))
+		// How it ended, what Trainer took note of, and which child Jobs are ready or done.
+		a, b := before.Status, after.(*trainjob.TrainJob).Status
+		return !sameConditions(a.Conditions, b.Conditions) || !slices.EqualFunc(a.JobsStatus, b.JobsStatus, func(a, b trainer.JobStatus) bool {
+			return a.Name == b.Name && ptr.Equal(a.Ready, b.Ready) && ptr.Equal(a.Succeeded, b.Succeeded) && ptr.Equal(a.Failed, b.Failed)
+		})
 	case *kueue.Workload:
-		return workloadMatters(before, after.(*kueue.Workload))
+		return workloadMatters(before.Status, after.(*kueue.Workload).Status)
 	case *jobsetapi.JobSet:
-		return jobSetMatters(before, after.(*jobsetapi.JobSet))
+		// Whether it runs, and whether it is over.
+		after := after.(*jobsetapi.JobSet)
+		suspended := func(js *jobsetapi.JobSet) bool {
+			return apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+		}
+		return before.Status.TerminalState != after.Status.TerminalState || state.SaysActive(before) != state.SaysActive(after) ||
+			suspended(before) != suspended(after)
 	case *batchv1.Job:
-		return childMatters(before, after.(*batchv1.Job))
+		// Whether it has its pods, and whether it is over.
+		after := after.(*batchv1.Job)
+		return state.HasPods(*before) != state.HasPods(*after) || state.SeenResumed(*before) != state.SeenResumed(*after) ||
+			state.LacksPods(before) != state.LacksPods(after) || podset.JobEnded(before) != podset.JobEnded(after) ||
+			before.Status.Succeeded != after.Status.Succeeded
 	}
 	return true
 }
@@ -173,19 +186,9 @@ func metaOf(obj client.Object) metav1.ObjectMeta {
 		OwnerReferences: obj.GetOwnerReferences(), DeletionTimestamp: obj.GetDeletionTimestamp()}
 }
 
-// jobMatters is matters for the status of a TrainJob: how it ended, what Trainer took note of, and which child Jobs are
-// ready or done.
-func jobMatters(before, after *trainjob.TrainJob) bool {
-	return !sameConditions(before.Status.Conditions, after.Status.Conditions) ||
-		!slices.EqualFunc(before.Status.JobsStatus, after.Status.JobsStatus, func(a, b trainer.JobStatus) bool {
-			return a.Name == b.Name && ptr.Equal(a.Ready, b.Ready) && ptr.Equal(a.Succeeded, b.Succeeded) && ptr.Equal(a.Failed, b.Failed)
-		})
-}
-
-// workloadMatters is matters for a Workload: all but what Kueue says, in other words, of one that waits on, and that its pods
-// get ready, which we say ourselves.
-func workloadMatters(before, after *kueue.Workload) bool {
-	a, b := before.Status, after.Status
+// workloadMatters is matters for the status of a Workload: all but what Kueue says, in other words, of one that waits on, and
+// that its pods get ready, which we say ourselves.
+func workloadMatters(a, b kueue.WorkloadStatus) bool {
 	if apimeta.IsStatusConditionTrue(b.Conditions, kueue.WorkloadPodsReady) {
 		a.Conditions, b.Conditions = withoutPodsReady(a.Conditions), withoutPodsReady(b.Conditions)
 	}
@@ -196,22 +199,6 @@ func workloadMatters(before, after *kueue.Workload) bool {
 
 func withoutPodsReady(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
-}
-
-// jobSetMatters is matters for the status of a JobSet: whether it runs, and whether it is over.
-func jobSetMatters(before, after *jobsetapi.JobSet) bool {
-	suspended := func(js *jobsetapi.JobSet) bool {
-		return apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
-	}
-	return before.Status.TerminalState != after.Status.TerminalState || state.SaysActive(before) != state.SaysActive(after) ||
-		suspended(before) != suspended(after)
-}
-
-// childMatters is matters for the status of a child Job: whether it has its pods, and whether it is over.
-func childMatters(before, after *batchv1.Job) bool {
-	return state.HasPods(*before) != state.HasPods(*after) || state.SeenResumed(*before) != state.SeenResumed(*after) ||
-		state.LacksPods(before) != state.LacksPods(after) || podset.JobEnded(before) != podset.JobEnded(after) ||
-		before.Status.Succeeded != after.Status.Succeeded
 }
 
 // sameConditions reports whether conditions say the same, in whatever words.
