@@ -52,20 +52,31 @@ func correctDrift(ctx context.Context, j *job) result {
 	if since.IsZero() {
 		return result{again: again}
 	}
-	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return suspendChildJobs(ctx, j, js, since)
+	follows, patience := ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended(), driftPatience
+	var jobs []batchv1.Job
+	if follows {
+		jobs, patience = slices.DeleteFunc(j.childJobs(), func(child batchv1.Job) bool {
+			return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
+		}), jobSetPatience
+		if !j.IsSuspended() || len(jobs) == 0 {
+			return result{}
+		}
 	}
 	if !managed(j) {
 		return result{}
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
-	if wait := time.Until(since.Add(driftPatience)); wait > 0 {
+	if wait := time.Until(since.Add(patience)); wait > 0 {
 		return result{again: wait}
 	}
+	// Our view of the Jobs may be newer than that of what has them run again.
 	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
 		return result{again: driftPatience, err: err}
 	}
-	if j.IsSuspended() {
+	switch {
+	case follows:
+		return ofError(suspendChildJobs(ctx, j, js, jobs))
+	case j.IsSuspended():
 		return ofError(suspendJobSet(ctx, j, js))
 	}
 	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil {
@@ -118,10 +129,9 @@ func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	if matches {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, as after an edit of its runtime", js.Name))
 	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopRuntimeChanged); err != nil {
 		return err
 	}
-	measureStop(j, metrics.StopRuntimeChanged)
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
@@ -150,25 +160,9 @@ func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	return nil
 }
 
-// suspendChildJobs stops the Jobs that JobSet should have stopped since a time. JobSet makes what is missing, Jobs,
-// their volumes and the Service, before it suspends what is there: where it cannot, it gets no further.
-func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) result {
-	if !j.IsSuspended() {
-		return result{}
-	}
-	jobs := slices.DeleteFunc(j.childJobs(), func(child batchv1.Job) bool {
-		return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
-	})
-	if len(jobs) == 0 || !managed(j) {
-		return result{}
-	}
-	if wait := time.Until(since.Add(jobSetPatience)); wait > 0 {
-		return result{again: wait}
-	}
-	// Our view of the Jobs may be newer than that of what has them run again.
-	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
-		return result{again: driftPatience, err: err}
-	}
+// suspendChildJobs stops the Jobs that JobSet should have stopped. JobSet makes what is missing, Jobs, their volumes and the
+// Service, before it suspends what is there: where it cannot, it gets no further.
+func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batchv1.Job) error {
 	var failed error
 	for i := range jobs {
 		// Whatever else is changed of it meanwhile: nobody shall be able to put that off.
@@ -178,11 +172,11 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 		}
 	}
 	if failed != nil {
-		return ofError(failed)
+		return failed
 	}
 	j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
 		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name)
-	return result{}
+	return nil
 }
 
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says

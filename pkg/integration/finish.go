@@ -108,7 +108,7 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		if stopped, err := stopEnded(ctx, j); err != nil || stopped {
 			return false, err
 		}
-		if err := suspendNow(ctx, j); err != nil {
+		if err := suspendNow(ctx, j, metrics.StopNotAdmitted); err != nil {
 			return false, err
 		}
 	}
@@ -169,11 +169,8 @@ func stopEnded(ctx context.Context, j *job) (bool, error) {
 	if wl == nil {
 		return false, nil
 	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopNotAdmitted); err != nil {
 		return true, err
-	}
-	if !j.TrainJob.Finished() {
-		measureStop(j, metrics.StopNotAdmitted)
 	}
 	j.warn(jobevents.ReasonEnded, jobevents.ActionStop,
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name)

@@ -224,10 +224,9 @@ func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if stopped {
-		if err := suspendNow(ctx, j); err != nil {
+		if err := suspendNow(ctx, j, stopReason(j, reason)); err != nil {
 			return false, err
 		}
-		measureStop(j, stopReason(j, reason))
 	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
 		if err := startReadinessOver(ctx, j); err != nil {

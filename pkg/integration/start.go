@@ -262,10 +262,9 @@ func ensurePlaced(ctx context.Context, j *job) result {
 	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) || j.ManagedExternally() || !j.manages || placed(j) {
 		return result{}
 	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopNotAdmitted); err != nil {
 		return ofError(err)
 	}
-	measureStop(j, metrics.StopNotAdmitted)
 	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
 	return result{}
 }

@@ -268,11 +268,8 @@ func suspendDeleted(ctx context.Context, j *job) result {
 	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() && comesBack(j) == nil || !managed(j) || j.pods().Closed() {
 		return result{}
 	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopTrainJobDeleted); err != nil {
 		return ofError(client.IgnoreNotFound(err))
-	}
-	if !j.TrainJob.Finished() {
-		measureStop(j, metrics.StopTrainJobDeleted)
 	}
 	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
 	return result{}

@@ -65,24 +65,25 @@ func gateStopped(ctx context.Context, j *job) error {
 // suspendNow suspends the job, with the gate in the same request where nothing seems
 // to run. The job counts as active for the rest of this reconcile: Trainer may just
 // be resuming what it saw before, so the next look decides.
-func suspendNow(ctx context.Context, j *job) error {
+func suspendNow(ctx context.Context, j *job, reason string) error {
 	pods := j.mayHavePods(ctx)
 	j.stopping = true
 	if !pods {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
 		j.deps.expectations.ExpectResume(&j.TrainJob)
-		err := suspend(ctx, j, true)
+		err := suspend(ctx, j, true, reason)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
 			return err
 		}
 	}
-	return suspend(ctx, j, false)
+	return suspend(ctx, j, false, reason)
 }
 
-// suspend writes suspend: true and, where asked for, the gate in the same request.
-func suspend(ctx context.Context, j *job, gate bool) error {
-	spec := j.TrainJob.DeepCopy().Spec
+// suspend writes suspend: true and, where asked for, the gate in the same request. The stop of a job that has not ended is
+// measured by its reason.
+func suspend(ctx context.Context, j *job, gate bool, reason string) error {
+	spec, ended := j.TrainJob.DeepCopy().Spec, j.TrainJob.Finished()
 	if gate && !j.unmanaged {
 		var err error
 		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
@@ -94,6 +95,9 @@ func suspend(ctx context.Context, j *job, gate bool) error {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
+	if !ended {
+		measureStop(j, reason)
+	}
 	return nil
 }
 
