@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -53,8 +52,6 @@ type decision struct {
 	err  error
 	// started says where the job was sent, if it was started.
 	started string
-	// rollingOut is set when it was not because Trainer may not read where to.
-	rollingOut bool
 	// excess is in what the JobSet asks for more than Trainer would make of the job now; the
 	// job did not start for it.
 	excess string
@@ -159,7 +156,6 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuelib.PodSetInfo) error {
 	if err := j.deps.trainer.Rollout.Check(ctx, j.deps.client, j.deps.Runtimes, j.deps.Field, &j.TrainJob); err != nil {
-		j.decision.rollingOut = errors.Is(err, peers.ErrRollingOut)
 		return err
 	}
 	wl := j.holdingQuota()

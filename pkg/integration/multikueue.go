@@ -79,13 +79,17 @@ func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Dura
 	if err != nil {
 		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
+	// When Kueue says that it does not admit a remainder, it writes that over whatever stands there, and so over what the
+	// remainder is charged.
+	reserved := apimeta.FindStatusCondition(rest.Status.Conditions, kueue.WorkloadQuotaReserved)
+	judged := reserved != nil && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation
 	switch {
 	case rest.Labels[placeholder.Label] != j.key.Name:
 		// Somebody else made it, and it is charged whatever they like.
 		return awaitLastPod(ctx, j, wl)
 	case kueuelib.HasQuotaReservation(rest):
 		return 0, nil
-	case judged(rest):
+	case judged:
 		return 0, chargeRemainder(ctx, j, wl, rest)
 	case time.Since(rest.CreationTimestamp.Time).Abs() > judgedWithin:
 		// Kueue may be about to judge it after all: see that the charge stays.
@@ -156,13 +160,6 @@ func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) erro
 	}
 	ctrl.LoggerFrom(ctx).Info("Kept the quota of a TrainJob that MultiKueue deleted for its pods", "remainder", klog.KObj(rest))
 	return nil
-}
-
-// judged reports whether Kueue has said that it does not admit a remainder. When it does, it writes
-// that over whatever stands there, and so over what the remainder is charged.
-func judged(rest *kueue.Workload) bool {
-	reserved := apimeta.FindStatusCondition(rest.Status.Conditions, kueue.WorkloadQuotaReserved)
-	return reserved != nil && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation
 }
 
 const (
@@ -237,9 +234,11 @@ func ensureDispatched(ctx context.Context, j *job) result {
 		return result{}
 	}
 	for _, wl := range j.workloads() {
+		// Its successor would be active, so one that somebody deactivated stays.
+		takenForGone := kueuelib.IsActive(wl) && state.ReasonOf(wl, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonOwnerNotFound
 		switch {
 		case !wl.DeletionTimestamp.IsZero():
-		case takenForGone(wl) && jobframework.PrebuiltWorkloadNameFor(j) == "":
+		case takenForGone && jobframework.PrebuiltWorkloadNameFor(j) == "":
 			return queueAgain(ctx, j, wl)
 		case awaitsDispatch(wl):
 			return askAgain(ctx, j, wl)
@@ -247,12 +246,6 @@ func ensureDispatched(ctx context.Context, j *job) result {
 	}
 	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonNotDispatched)
 	return result{}
-}
-
-// takenForGone reports whether the Workload was finished for the want of its TrainJob. Its successor
-// would be active, so one that somebody deactivated stays.
-func takenForGone(wl *kueue.Workload) bool {
-	return kueuelib.IsActive(wl) && state.ReasonOf(wl, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonOwnerNotFound
 }
 
 // queueAgain deletes the Workload of a job that is not over, so that it gets another: one a minute,

@@ -119,7 +119,7 @@ func decide(ctx context.Context, j *job) result {
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
 	// Only a look that gets as far as a start finds that a roll-out is over.
-	decided := j.decision.made && j.decision.err == nil && !j.decision.rollingOut
+	decided := j.decision.made && j.decision.err == nil
 	if !sum.stale && (decided || j.record.told != jobevents.ReasonTrainerBehind) {
 		j.record.told = ""
 	}
@@ -173,7 +173,7 @@ func (e *dependencies) forgetName(key types.NamespacedName) {
 // went wrong: with that, or else with the decision itself.
 func followUp(ctx context.Context, j *job) result {
 	err := j.decision.err
-	if j.decision.rollingOut {
+	if errors.Is(err, peers.ErrRollingOut) {
 		err = cmp.Or(awaitRollout(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {

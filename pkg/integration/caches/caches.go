@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package caches says what the manager's caches hold: of which kinds which objects, by which
-// fields they are found, how a CRD is followed (this file), what is left of an object before it is
-// stored (transform.go), and what many of them have alike (share.go).
+// fields they are found, how a CRD is followed (this file), and what is left of an object before it
+// is stored (transform.go).
 package caches
 
 import (

@@ -2,8 +2,8 @@
 
 // Package jobclient reads and writes TrainJobs under the condition that they are still what
 // the manager knows (client.go, decisions.go), remembers what it wrote until the caches have
-// heard of it (expectations.go), repeats a write that somebody undoes or refuses
-// less and less often (backoff.go), and tells refusals apart (errors.go).
+// heard of it (expectations.go), and tells refusals apart, and repeats a write that somebody
+// undoes or refuses less and less often (backoff.go).
 package jobclient
 
 import (
