@@ -145,7 +145,7 @@ func TestStopsOfTheManager(t *testing.T) {
 		"resumed after its end": {workload: []metav1.Condition{ended}, stop: func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
 			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
 		"resumed after an end that Trainer tells": {job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
-			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err }, want: map[string]float64{}},
+			stop: func(_ *reconciler, j *job) error { return ensureEnded(t.Context(), j).err }, want: map[string]float64{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
