@@ -366,7 +366,7 @@ func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 // LocalQueues that only Kueue itself fills.
 func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
-	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder.ForFramework(),
+	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder,
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
 		// Whether a namespace is managed is asked before, see leaveAlone: what has quota keeps it to its end.

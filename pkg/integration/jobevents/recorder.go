@@ -66,16 +66,20 @@ func (r *Recorder) LoggingTo(log logr.Logger) *Recorder {
 
 // Eventf implements events.EventRecorder.
 func (r *Recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	text := reason + ": " + fmt.Sprintf(note, args...)
+	if reason == ReasonStarted && action != ActionStart {
+		// jobframework's word of a start. The reconciler records it with the flavors.
+		return
+	}
+	message := fmt.Sprintf(note, args...)
 	if obj, err := meta.Accessor(regarding); err == nil {
 		if eventType == corev1.EventTypeWarning {
 			r.Note(obj.GetUID(), reason)
 		}
-		if r.repeats(obj.GetUID(), text) {
+		if r.repeats(obj.GetUID(), reason+": "+message) {
 			return
 		}
 	}
-	r.record(regarding, related, eventType, reason, action, fmt.Sprintf(note, args...))
+	r.record(regarding, related, eventType, reason, action, message)
 }
 
 // record records what is news, and logs it.
@@ -102,20 +106,6 @@ func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message 
 	}
 	if !r.repeats(key, reason+": "+message) {
 		r.record(regarding, nil, corev1.EventTypeWarning, reason, action, message)
-	}
-}
-
-// ForFramework returns the recorder of jobframework. It leaves the start to the reconciler,
-// which records it with the flavors.
-func (r *Recorder) ForFramework() events.EventRecorder { return frameworkRecorder{r} }
-
-type frameworkRecorder struct {
-	events.EventRecorder
-}
-
-func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	if reason != ReasonStarted {
-		r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
 	}
 }
 

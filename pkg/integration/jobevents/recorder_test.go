@@ -48,7 +48,7 @@ func TestRecorder(t *testing.T) {
 			once := New(recorder)
 			for _, e := range tc.events {
 				job := inttest.Job(e.uid)
-				once.Eventf(job, nil, corev1.EventTypeNormal, e.reason, "Act", "%s", e.note)
+				once.Eventf(job, nil, corev1.EventTypeNormal, e.reason, ActionStart, "%s", e.note)
 			}
 			var got []string
 			for len(recorder.Events) > 0 {
