@@ -106,12 +106,19 @@ func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.pod
 // active reports whether pods of the job are there or may still come.
 func (j *job) active(ctx context.Context) bool { return j.stopping || j.mayHavePods(ctx) }
 
-// mayHavePods asks the API server where the caches say no and quota depends on it, once within this
-// reconcile, also where that fails.
+// mayHavePods asks the API server for pods only where the caches say no and quota is given back, once within this reconcile:
+// a job that starts has none since that was done the last time. A job whose state cannot be read may have pods: its quota must
+// not be given away.
 func (j *job) mayHavePods(ctx context.Context) bool {
-	if j.podsThere == nil {
-		answer := lookForPods(ctx, j)
-		j.podsThere = &answer
+	if j.podsThere != nil {
+		return j.podsThere.may
+	}
+	j.podsThere = &podsAnswer{}
+	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
+		j.podsThere.may = true
+	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
+		pods, err := j.pods().Left(ctx, j.key)
+		j.podsThere.may = err != nil || len(pods) > 0
 	}
 	return j.podsThere.may
 }

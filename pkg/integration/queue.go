@@ -179,12 +179,20 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 		// Its end brings the job here again.
 		return unqueued(firstUnmade)
 	}
-	var err error
 	if why == "" {
-		why, err = nameTaken(ctx, j, js, jobs)
-	}
-	if err != nil || why == "" {
-		return result{err: err}
+		// Caches have only the Jobs of JobSets.
+		missing := sets.New(state.JobNames(js)...)
+		for i := range jobs {
+			missing.Delete(jobs[i].Name)
+		}
+		err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
+			if !metav1.IsControlledBy(child, js) {
+				why = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
+			}
+		})
+		if err != nil || why == "" {
+			return result{err: err}
+		}
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe, "does not queue, because %s", why)
 	return unqueued(firstUnmade)
@@ -199,21 +207,6 @@ func kept(kind string, obj client.Object) string {
 		}
 	}
 	return ""
-}
-
-// nameTaken says which Job has the name of one that JobSet has yet to make; empty: none. Caches have only the Jobs of JobSets.
-func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
-	missing := sets.New(state.JobNames(js)...)
-	for i := range made {
-		missing.Delete(made[i].Name)
-	}
-	taken := ""
-	err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
-		if !metav1.IsControlledBy(child, js) {
-			taken = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
-		}
-	})
-	return taken, err
 }
 
 // wait returns the time to the next look for a refusal, and whether the last look found

@@ -155,8 +155,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 		return nil, fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
 	self := review.Status.UserInfo.Username
-	if err := warmCaches(ctx, mgr); err != nil {
-		return nil, err
+	// The webhooks read these: no request shall have to wait for them.
+	for _, obj := range []client.Object{
+		&corev1.Namespace{}, &schedulingv1.PriorityClass{},
+		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
+		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
+	} {
+		if _, err := mgr.GetCache().GetInformer(ctx, obj); err != nil {
+			return nil, fmt.Errorf("caching %T: %w", obj, err)
+		}
 	}
 	// Our own writes of TrainJobs pass the webhooks, too: a controller that is faster
 	// than them is refused, again and again.
@@ -219,21 +226,6 @@ type Checks struct {
 	TrainerKnown healthz.Checker
 	// Facts returns what the manager goes by, for people, a line for each.
 	Facts func() []string
-}
-
-// warmCaches fills the caches that webhooks read, before the first request has to
-// wait for them. It returns when all are in step, so mgr has to be starting meanwhile.
-func warmCaches(ctx context.Context, mgr ctrl.Manager) error {
-	for _, obj := range []client.Object{
-		&corev1.Namespace{}, &schedulingv1.PriorityClass{},
-		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
-		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
-	} {
-		if _, err := mgr.GetCache().GetInformer(ctx, obj); err != nil {
-			return fmt.Errorf("caching %T: %w", obj, err)
-		}
-	}
-	return nil
 }
 
 func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*dependencies, error) {

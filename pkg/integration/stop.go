@@ -118,21 +118,6 @@ type release struct {
 	deleted bool
 }
 
-// lookForPods asks the API server for pods only where the caches say no and quota is given back:
-// a job that starts has none since that was done the last time. A job whose state cannot be read
-// may have pods: its quota must not be given away.
-func lookForPods(ctx context.Context, j *job) podsAnswer {
-	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		return podsAnswer{may: true}
-	}
-	releases := releases(ctx, j)
-	if releases == nil {
-		return podsAnswer{}
-	}
-	pods, err := j.pods().Left(ctx, j.key)
-	return podsAnswer{may: err != nil || len(pods) > 0, release: releases}
-}
-
 // releases returns the quota that is given back once the job is not active any more, nil for none.
 func releases(ctx context.Context, j *job) *release {
 	wl := j.holdingQuota()
@@ -292,7 +277,9 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 		since = j.CreationTimestamp.Time
 	}
 	js := j.jobSet()
-	if copied && j.record.alone && !madeOfFormer(j) {
+	// Only a JobSet or a Job of a former TrainJob of this name can bring pods of it after the last was gone.
+	formerJobSet := j.view.JobSet != nil && js == nil && state.ControllerOfKind(j.view.JobSet, trainjob.GVK.Kind) != nil
+	if copied && j.record.alone && !formerJobSet && len(jobsOfFormer(j)) == 0 {
 		return result{}
 	}
 	pods, err := j.pods().Left(ctx, j.key)
@@ -338,13 +325,6 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 func jobsOfFormer(j *job) []batchv1.Job {
 	js := j.jobSet()
 	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && metav1.IsControlledBy(&child, js) })
-}
-
-// madeOfFormer reports whether the caches have a JobSet or a Job of a former TrainJob of this name:
-// only that can bring pods of it after the last was gone.
-func madeOfFormer(j *job) bool {
-	js := j.view.JobSet
-	return js != nil && j.jobSet() == nil && state.ControllerOfKind(js, trainjob.GVK.Kind) != nil || len(jobsOfFormer(j)) > 0
 }
 
 const (

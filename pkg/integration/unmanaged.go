@@ -62,23 +62,17 @@ func leaveAlone(ctx context.Context, j *job) result {
 	if err := free(ctx, j); err != nil {
 		return ofError(err)
 	}
-	tellUnmanaged(j)
+	if queue := jobframework.QueueName(j); queue != "" {
+		becomes := "runs outside of all quotas"
+		if j.IsSuspended() {
+			becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
+		} else if j.deps.Field.HoldsGate(&j.Spec) {
+			becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
+		}
+		j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
+			"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
+	}
 	return done(nil)
-}
-
-// tellUnmanaged says that a queue is named in vain.
-func tellUnmanaged(j *job) {
-	queue, becomes := jobframework.QueueName(j), "runs outside of all quotas"
-	if queue == "" {
-		return
-	}
-	if j.IsSuspended() {
-		becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
-	} else if j.deps.Field.HoldsGate(&j.Spec) {
-		becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
-	}
-	j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
-		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
 }
 
 // beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,

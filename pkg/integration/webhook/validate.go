@@ -16,10 +16,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -89,7 +91,11 @@ func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
 // validate checks a request. What it is told of is refused where the TrainJob is managed.
 func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field.ErrorList, error) {
 	t, old := r.job, r.old
-	errs := append(jobframework.ValidateJobOnCreate(genericJob{job: t}), timeLimit(t, old)...)
+	errs := jobframework.ValidateJobOnCreate(genericJob{job: t})
+	if old == nil || old.Labels[kueueconstants.MaxExecTimeSecondsLabel] != t.Labels[kueueconstants.MaxExecTimeSecondsLabel] {
+		// A TrainJob that has a time limit already which Kueue takes for none has to be written still.
+		errs = append(errs, kueuelib.NoTimeLimit(t.Labels)...)
+	}
 	if old != nil {
 		changes := jobframework.ValidateJobOnUpdate(genericJob{job: old}, genericJob{job: t}, r.Queues.HasDefault(ctx))
 		errs = append(errs, withRemedies(changes, !t.Suspended() || !old.Suspended())...)
