@@ -198,12 +198,12 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: recheckIn(since)}, nil
 	}
 	// It may be charged at this moment.
-	err = r.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID, ResourceVersion: &rest.ResourceVersion})
+	err = r.deps.giveUpWorkload(ctx, rest)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("deleting Workload %s of pods that are gone: %w", req, err)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if left {
 		ctrl.LoggerFrom(ctx).Info("Deleted a Workload that was made for pods which are left and never charged")

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,8 +46,7 @@ type InTree struct {
 	all       *TrainJobs
 	kueue     *kueueconfig.Follower
 
-	mu   sync.Mutex
-	view inTreeView
+	view atomic.Pointer[inTreeView]
 	// saidSilent is set once people were told that there is no answer. Only looks touch it.
 	saidSilent bool
 }
@@ -55,7 +54,9 @@ type InTree struct {
 // NewInTree returns an InTree without an answer, which asks by c in the manager's namespace, of a Kueue with these
 // settings. Whenever there is another answer, all TrainJobs are looked at again.
 func NewInTree(c client.Client, namespace string, kueue *kueueconfig.Follower, all *TrainJobs) *InTree {
-	return &InTree{client: c, namespace: namespace, kueue: kueue, all: all}
+	t := &InTree{client: c, namespace: namespace, kueue: kueue, all: all}
+	t.view.Store(&inTreeView{})
+	return t
 }
 
 // Start implements manager.Runnable.
@@ -70,7 +71,7 @@ func (t *InTree) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(t.viewed().wait(time.Now())):
+		case <-time.After(t.view.Load().wait(time.Now())):
 		}
 	}
 }
@@ -131,14 +132,12 @@ var errSuspendsAll = errors.New("it is suspended, also in no queue, which Kueue 
 // Observe takes note of a look at this time: whether the integration is active, or why there was no answer. It tells people
 // what is new. Whenever something is, every TrainJob is looked at again.
 func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, unanswered error) error {
-	before := t.viewed()
+	before := t.view.Load()
 	after := before.heard(active)
 	if unanswered != nil {
 		after = before.unheard(unanswered, at)
 	}
-	t.mu.Lock()
-	t.view = after
-	t.mu.Unlock()
+	t.view.Store(&after)
 	now := time.Now()
 	silentNow := after.silent(now) && !t.saidSilent
 	t.saidSilent = after.silent(now)
@@ -159,23 +158,16 @@ func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, unanswe
 	return t.all.Requeue(ctx)
 }
 
-// viewed returns what is known now.
-func (t *InTree) viewed() inTreeView {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.view
-}
-
 // Active reports whether the manager has to stand aside.
-func (t *InTree) Active() bool { return t.viewed().answer == answerActive }
+func (t *InTree) Active() bool { return t.view.Load().answer == answerActive }
 
 // Unknown reports whether there was no answer yet.
-func (t *InTree) Unknown() bool { return t.viewed().answer == answerUnknown }
+func (t *InTree) Unknown() bool { return t.view.Load().answer == answerUnknown }
 
 // State returns what is known now, in the words of pkg/metrics. That nobody has answered for long is
 // told unless the last answer was that the integration is active.
 func (t *InTree) State() string {
-	switch view := t.viewed(); {
+	switch view := t.view.Load(); {
 	case view.answer == answerActive:
 		return metrics.InTreeActive
 	case view.answer == answerUnknown, view.silent(time.Now()):
@@ -202,7 +194,7 @@ func (t *InTree) CheckKnown(*http.Request) error {
 
 // Silence says why there has been no answer for long, and what to do; empty: there was one.
 func (t *InTree) Silence() string {
-	view := t.viewed()
+	view := t.view.Load()
 	if !view.silent(time.Now()) {
 		return ""
 	}

@@ -45,9 +45,10 @@ func Observe(ctx context.Context, cached client.Reader, name types.NamespacedNam
 	if err != nil {
 		return View{}, err
 	}
-	jobs, err := jobsOf(ctx, cached, name)
+	var jobs batchv1.JobList
+	err = cached.List(ctx, &jobs, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy, client.MatchingFields{caches.JobSetIndex: name.Name})
 	if err != nil {
-		return View{}, err
+		return View{}, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
 	}
 	js, err := jobSetOf(ctx, cached, name)
 	if err != nil {
@@ -57,7 +58,7 @@ func Observe(ctx context.Context, cached client.Reader, name types.NamespacedNam
 	if err := cached.Get(ctx, client.ObjectKey{Name: name.Namespace}, &namespace); client.IgnoreNotFound(err) != nil {
 		return View{}, err
 	}
-	return View{At: at, Workloads: workloads, Jobs: jobs, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
+	return View{At: at, Workloads: workloads, Jobs: jobs.Items, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
 }
 
 // workloads lists the Workloads of TrainJobs of a name, to be read only.
@@ -93,16 +94,6 @@ func jobSetOf(ctx context.Context, cached client.Reader, name types.NamespacedNa
 		return nil, client.IgnoreNotFound(err)
 	}
 	return js, nil
-}
-
-func jobsOf(ctx context.Context, cached client.Reader, name types.NamespacedName) ([]batchv1.Job, error) {
-	var list batchv1.JobList
-	err := cached.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{caches.JobSetIndex: name.Name})
-	if err != nil {
-		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
-	}
-	return list.Items, nil
 }
 
 // WorkloadsOf returns the Workloads of this very job; one of the same name may have left some behind.
