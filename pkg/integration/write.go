@@ -120,10 +120,8 @@ func gate(ctx context.Context, j *job) error {
 // writeSpec writes another spec of the job. Where it cannot, the job stays what it was.
 func (j *job) writeSpec(ctx context.Context, spec trainjob.Spec) error {
 	before := j.TrainJob.DeepCopy()
-	err := kueuelib.Patch(ctx, j.deps.client, &j.TrainJob, func() (bool, error) {
-		j.Spec = spec
-		return true, nil
-	})
+	j.Spec = spec
+	err := j.deps.client.Patch(ctx, &j.TrainJob, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		before.DeepCopyInto(&j.TrainJob)
 	}
