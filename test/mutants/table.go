@@ -336,7 +336,7 @@ var mutants = slices.Concat(
 			"v.JobSet == nil || !metav1.IsControlledBy(v.JobSet, job) {", "v.JobSet == nil || v.JobSet.Name == \"\" {"),
 	),
 	in("pkg/integration/observe.go",
-		bug("jobframework changes what the next one reads", "TestJobframeworkHasWhatWasObserved", "*f.job.view.Workloads[i].DeepCopy())", "f.job.view.Workloads[i])"),
+		bug("jobframework changes what the next one reads", "TestJobframeworkHasWhatWasObserved", "*known.DeepCopy())", "*known)"),
 		bug("jobframework goes by another prebuilt Workload than the reconcile", "TestJobframeworkHasThePrebuiltWorkloadAsObserved",
 			"client.ObjectKeyFromObject(known) == key {", "client.ObjectKeyFromObject(known) == key && i < 0 {"),
 		bug("jobframework goes by other Workloads than the reconcile", "TestJobframeworkHasWhatWasObserved",
