@@ -41,15 +41,23 @@ func releaseCopies(ctx context.Context, j *job) result {
 			// finalizer off.
 			continue
 		}
-		// Kueue does not count one that is deactivated: others may have its quota.
-		if state.HoldsQuota(wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
-			if wait, err := ensureRemainder(ctx, j, wl); err != nil || wait > 0 {
-				return result{again: wait, err: err}
-			}
-		} else if err := dropUncharged(ctx, j, wl); err != nil {
+		rest, err := liveWorkload(ctx, j.deps.live, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)})
+		if err != nil {
 			return ofError(err)
 		}
-		err := j.deps.patchWorkload(ctx, wl, released, "releasing Workload %s that MultiKueue deleted")
+		// Kueue does not count one that is deactivated: others may have its quota.
+		if state.HoldsQuota(wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
+			if wait, err := ensureRemainder(ctx, j, wl, rest); err != nil || wait > 0 {
+				return result{again: wait, err: err}
+			}
+		} else if rest != nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
+			// It was made just before Kueue deactivated the Workload. Without a charge it would be first in its queue for as long
+			// as its pods last, and nobody might pass it.
+			if err := j.deps.deleteWorkload(ctx, rest, "deleting Workload %s, which is charged nothing"); err != nil {
+				return ofError(err)
+			}
+		}
+		err = j.deps.patchWorkload(ctx, wl, released, "releasing Workload %s that MultiKueue deleted")
 		if client.IgnoreNotFound(err) != nil {
 			return ofError(err)
 		}
@@ -57,27 +65,11 @@ func releaseCopies(ctx context.Context, j *job) result {
 	return result{}
 }
 
-// dropUncharged deletes a remainder that was made just before Kueue deactivated its Workload. Without
-// a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
-func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
-	rest := &kueue.Workload{}
-	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
-	if err == nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
-		return j.deps.deleteWorkload(ctx, rest, "deleting Workload %s, which is charged nothing")
-	}
-	return client.IgnoreNotFound(err)
-}
-
-// ensureRemainder has another Workload charged for the pods that are left. It returns when to look
-// again, 0 where that is done or no pod is left.
-func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
-	rest := &kueue.Workload{}
-	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
-	if apierrors.IsNotFound(err) {
+// ensureRemainder has another Workload charged for the pods that are left, rest where there is one already. It returns when to
+// look again, 0 where that is done or no pod is left.
+func ensureRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) (time.Duration, error) {
+	if rest == nil {
 		return makeRemainder(ctx, j, wl)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	// When Kueue says that it does not admit a remainder, it writes that over whatever stands there, and so over what the
 	// remainder is charged.
