@@ -166,7 +166,7 @@ func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, tra
 func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {
 	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
 	deps.metrics.Register(
-		metrics.NewScraped(counts.Tell, counts.Metrics()...),
+		metrics.NewScraped(counts.Tell, metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods),
 		metrics.NewScraped(func(tell metrics.Tell) {
 			if version, err := deps.trainer.Served(); err == nil {
 				tell(metrics.TrainerInfo, 1, version.String())

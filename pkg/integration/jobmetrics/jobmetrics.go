@@ -43,12 +43,7 @@ type Counts struct {
 	Managed func(ctx context.Context, namespace string) (bool, error)
 }
 
-// Metrics are those that a Counts tells.
-func (c *Counts) Metrics() []metrics.Metric {
-	return []metrics.Metric{metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods}
-}
-
-// Tell tells them.
+// Tell tells metrics.TrainJobs, metrics.StuckTrainJobs and metrics.GatedPods.
 func (c *Counts) Tell(tell metrics.Tell) {
 	select {
 	case <-c.Leads:
