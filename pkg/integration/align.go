@@ -5,13 +5,16 @@ package integration
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	controllerconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -21,7 +24,7 @@ import (
 // admin removed from the Workload, which Kueue refuses. keepPriority does the same for the priority class.
 func alignWithWorkload(ctx context.Context, j *job) result {
 	wl := j.unfinishedWorkload()
-	if wl == nil || !state.HoldsQuota(*wl) && wl.DeletionTimestamp.IsZero() {
+	if wl == nil || !state.HoldsQuota(wl) && wl.DeletionTimestamp.IsZero() {
 		return keepPriority(ctx, j)
 	}
 	const gate = kueueconstants.AdmissionGatedByAnnotation
@@ -29,19 +32,44 @@ func alignWithWorkload(ctx context.Context, j *job) result {
 		// Not deleted: a start tests whether there are annotations.
 		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, wl.Annotations[gate])
 	}
-	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !releasedByFollow(j, wl) {
+	// Of a suspended job that left its queue, follow releases a Workload that neither ends nor is deactivated.
+	followed := j.phase() == phaseSuspended && wl.DeletionTimestamp.IsZero() && kueuelib.IsActive(wl) && !deactivation.Pending(wl)
+	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !followed {
 		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.QueueLabel, string(wl.Spec.QueueName))
 	}
 	return keepPriority(ctx, j)
 }
 
-// releasedByFollow reports whether follow releases the Workload of a job that left its queue: of one that is suspended, and whose
-// Workload neither ends nor is deactivated.
-func releasedByFollow(j *job, wl *kueue.Workload) bool {
-	return j.alive() && j.IsSuspended() && wl.DeletionTimestamp.IsZero() && kueuelib.IsActive(wl) && !deactivation.Pending(wl)
+// keepPriority has jobframework leave the priority of a job alone whose label names a class that is not
+// there. It looks for that before it does anything else with a Workload, so that it could not even stop
+// the job. Only this view of the job is changed, and not for a start, which is for what the job says:
+// that fails, and the quota goes back.
+func keepPriority(ctx context.Context, j *job) result {
+	class := jobframework.WorkloadPriorityClassName(j.Object())
+	if class == "" {
+		return result{}
+	}
+	missing := j.deps.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
+	if !apierrors.IsNotFound(missing) {
+		return ofError(missing)
+	}
+	wl := j.unfinishedWorkload()
+	if wl == nil || j.phase() == phaseSuspended && state.MayRun(wl) && wl.DeletionTimestamp.IsZero() {
+		return result{}
+	}
+	delete(j.Labels, controllerconstants.WorkloadPriorityClassLabel)
+	if kueuelib.HasWorkloadPriorityClass(wl) {
+		j.Labels[controllerconstants.WorkloadPriorityClassLabel] = wl.Spec.PriorityClassRef.Name
+	}
+	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
+		tellClassMissing(j, missing)
+		return result{again: retryClass}
+	}
+	return result{}
 }
 
-// starts reports whether the job may be started next, on the admission of this Workload: what the job says counts for that.
-func starts(j *job, wl *kueue.Workload) bool {
-	return j.alive() && j.IsSuspended() && state.MayRun(wl) && wl.DeletionTimestamp.IsZero()
+// tellClassMissing tells the user of a priority class that is not there.
+func tellClassMissing(j *job, missing error) {
+	j.warn(jobevents.ReasonNoPriority, jobevents.ActionQueue,
+		"keeps the priority that it has, if any: %v; ask an admin to create it, or name another one", missing)
 }

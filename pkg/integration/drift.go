@@ -52,20 +52,31 @@ func correctDrift(ctx context.Context, j *job) result {
 	if since.IsZero() {
 		return result{again: again}
 	}
-	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return suspendChildJobs(ctx, j, js, since)
+	follows, patience := ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended(), driftPatience
+	var jobs []batchv1.Job
+	if follows {
+		jobs, patience = slices.DeleteFunc(j.childJobs(), func(child batchv1.Job) bool {
+			return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
+		}), jobSetPatience
+		if !j.IsSuspended() || len(jobs) == 0 {
+			return result{}
+		}
 	}
 	if !managed(j) {
 		return result{}
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
-	if wait := time.Until(since.Add(driftPatience)); wait > 0 {
+	if wait := time.Until(since.Add(patience)); wait > 0 {
 		return result{again: wait}
 	}
+	// Our view of the Jobs may be newer than that of what has them run again.
 	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
 		return result{again: driftPatience, err: err}
 	}
-	if j.IsSuspended() {
+	switch {
+	case follows:
+		return ofError(suspendChildJobs(ctx, j, js, jobs))
+	case j.IsSuspended():
 		return ofError(suspendJobSet(ctx, j, js))
 	}
 	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil {
@@ -73,12 +84,14 @@ func correctDrift(ctx context.Context, j *job) result {
 	} else if predates {
 		// Trainer tries again until it is heard, unless it renders another JobSet of the same snapshot: since its own
 		// gates or its release have changed. Then it says that JobSet refused it.
-		refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, later(since, js), time.Time{})
+		resumed := slices.MaxFunc([]time.Time{since, js.CreationTimestamp.Time}, time.Time.Compare)
+		refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, resumed, time.Time{})
 		if refusal == "" || err != nil {
 			return result{again: cmp.Or(again, jobSetPatience), err: err}
 		}
 	}
-	if suspendedSince(js, since) {
+	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+	if suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(since) {
 		// By somebody else, and for them to resume.
 		return result{}
 	}
@@ -104,34 +117,24 @@ func saidSince(j *job) (since time.Time, again time.Duration) {
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
 // admitted for: then it is for Kueue to decide again.
 func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
-	matches, err := matchesAdmission(ctx, j)
-	if err != nil {
-		return err
+	matches := true
+	if wl := j.holdingQuota(); wl != nil {
+		podSets, err := j.deps.PodSets(ctx, &j.TrainJob)
+		// Where its runtime is missing nothing can be made of it, so nothing exceeds the quota.
+		if err != nil && !podsets.RuntimeMissing(err) {
+			return err
+		}
+		matches = err != nil || podset.SameResources(podSets, wl.Spec.PodSets)
 	}
 	if matches {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, as after an edit of its runtime", js.Name))
 	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopRuntimeChanged); err != nil {
 		return err
 	}
-	measureStop(j, metrics.StopRuntimeChanged)
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
-}
-
-// matchesAdmission reports whether the quota that a job holds is for what Trainer makes of it now.
-func matchesAdmission(ctx context.Context, j *job) (bool, error) {
-	wl := j.holdingQuota()
-	if wl == nil {
-		return true, nil
-	}
-	podSets, err := j.deps.PodSets(ctx, &j.TrainJob)
-	if podsets.RuntimeMissing(err) {
-		// Nothing can be made of it, so nothing exceeds the quota.
-		return true, nil
-	}
-	return err == nil && podset.SameResources(podSets, wl.Spec.PodSets), err
 }
 
 // snapshotPredatesJobSet reports whether Trainer renders the JobSet from the runtime that it was made of.
@@ -143,21 +146,6 @@ func snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (
 	}
 	taken, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
 	return !taken.After(js.CreationTimestamp.Time), err
-}
-
-// later returns when Trainer resumed a JobSet, or made it.
-func later(resumed time.Time, js *jobsetapi.JobSet) time.Time {
-	if made := js.CreationTimestamp.Time; made.After(resumed) {
-		return made
-	}
-	return resumed
-}
-
-// suspendedSince reports whether a JobSet was suspended after Trainer said that it
-// resumed it, or is not known to be.
-func suspendedSince(js *jobsetapi.JobSet, resumed time.Time) bool {
-	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
-	return suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed)
 }
 
 // suspendJobSet writes the one field that Trainer would have written.
@@ -172,47 +160,22 @@ func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	return nil
 }
 
-// suspendChildJobs stops the Jobs that JobSet should have stopped since a time. JobSet makes what is missing, Jobs,
-// their volumes and the Service, before it suspends what is there: where it cannot, it gets no further.
-func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) result {
-	if !j.IsSuspended() {
-		return result{}
-	}
-	jobs := slices.DeleteFunc(j.childJobs(), func(child batchv1.Job) bool {
-		return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
-	})
-	if len(jobs) == 0 {
-		return result{}
-	}
-	if !managed(j) {
-		return result{}
-	}
-	if wait := time.Until(since.Add(jobSetPatience)); wait > 0 {
-		return result{again: wait}
-	}
-	// Our view of the Jobs may be newer than that of what has them run again.
-	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
-		return result{again: driftPatience, err: err}
-	}
+// suspendChildJobs stops the Jobs that JobSet should have stopped. JobSet makes what is missing, Jobs, their volumes and the
+// Service, before it suspends what is there: where it cannot, it gets no further.
+func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batchv1.Job) error {
 	var failed error
 	for i := range jobs {
-		failed = cmp.Or(failed, suspendChildJob(ctx, j.deps.client, &jobs[i]))
+		// Whatever else is changed of it meanwhile: nobody shall be able to put that off.
+		suspend := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":true}}`, jobs[i].UID))
+		if err := j.deps.client.Patch(ctx, jobs[i].DeepCopy(), suspend); client.IgnoreNotFound(err) != nil {
+			failed = cmp.Or(failed, fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(&jobs[i]), err))
+		}
 	}
 	if failed != nil {
-		return ofError(failed)
+		return failed
 	}
 	j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
 		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name)
-	return result{}
-}
-
-// suspendChildJob suspends a Job, whatever else is changed of it meanwhile: nobody shall be able to put that off.
-func suspendChildJob(ctx context.Context, c client.Client, child *batchv1.Job) error {
-	suspend := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":true}}`, child.UID)
-	err := c.Patch(ctx, child.DeepCopy(), client.RawPatch(types.MergePatchType, suspend))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(child), err)
-	}
 	return nil
 }
 
@@ -273,8 +236,15 @@ func awaitTrainer(_ context.Context, j *job) result {
 	if js == nil || trainerAgrees(j) || !j.manages {
 		return result{}
 	}
-	behind := behind(j, js)
-	if behind == "" {
+	var behind string
+	switch suspended := ptr.Deref(js.Spec.Suspend, false); {
+	case suspended && !j.IsSuspended():
+		behind = "is still suspended"
+	case !suspended && j.IsSuspended():
+		behind = "still runs"
+	case suspended && state.LacksGate(js, &j.TrainJob, j.deps.Field):
+		behind = "still lacks the admission gate"
+	default:
 		return result{}
 	}
 	if wait := time.Until(j.deps.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
@@ -289,18 +259,4 @@ func awaitTrainer(_ context.Context, j *job) result {
 func trainerAgrees(j *job) bool {
 	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)
 	return said != nil && (said.Status == metav1.ConditionTrue) == j.IsSuspended()
-}
-
-// behind says in what a JobSet is behind its TrainJob; empty: in nothing that matters here.
-func behind(j *job, js *jobsetapi.JobSet) string {
-	suspended := ptr.Deref(js.Spec.Suspend, false)
-	switch {
-	case suspended && !j.IsSuspended():
-		return "is still suspended"
-	case !suspended && j.IsSuspended():
-		return "still runs"
-	case suspended && state.LacksGate(js, &j.TrainJob, j.deps.Field):
-		return "still lacks the admission gate"
-	}
-	return ""
 }

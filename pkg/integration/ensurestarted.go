@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -52,8 +51,11 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.deps.startTimeout)
-	// Who took the lead after the admission may have missed that the job was complete.
-	ran := complete || wasReady(wl) || lack.made && admittedAt(wl).Before(j.deps.expectations.LedSince())
+	// Pods that were ready once since the admission are not forgotten by a restart of this process. Who took the lead after
+	// the admission may have missed that the job was complete.
+	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	wasReady := ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Time.Before(admittedAt(wl))
+	ran := complete || wasReady || lack.made && admittedAt(wl).Before(j.deps.expectations.LedSince())
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return result{}
@@ -85,13 +87,6 @@ func lackNow(j *job) *lack {
 	return lackOf(&j.TrainJob, j.jobSet(), j.childJobs())
 }
 
-// wasReady reports whether the pods of an admitted Workload were ready once since, which a
-// restart of this process does not make us forget.
-func wasReady(wl *kueue.Workload) bool {
-	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
-	return ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Time.Before(admittedAt(wl))
-}
-
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.
 func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) result {
 	timeout := j.deps.startTimeout
@@ -100,7 +95,12 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 		refusal = "its namespace is being deleted" // Events are refused there, too.
 	}
 	if refusal == "" {
-		last, again, err := j.deps.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
+		// Refusals since the admission count, by a clock that may be a moment ahead of those of the recorders.
+		since := time.Now().Add(-told)
+		if admitted := admittedAt(wl); admitted.After(since) {
+			since = admitted.Add(-2 * time.Second)
+		}
+		last, again, err := j.deps.refusals.Last(ctx, j.Namespace, l.kind, l.asked, since, time.Time{})
 		if err != nil {
 			return ofError(err)
 		}
@@ -124,16 +124,6 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 	return result{again: j.record.start.lookAgain(timeout)}
 }
 
-// toldSince returns the time from which refusals count: within the time given, and since the
-// admission, by a clock that may be a moment ahead of those of the recorders.
-func toldSince(wl *kueue.Workload, ago time.Duration) time.Time {
-	since := time.Now().Add(-ago)
-	if admitted := admittedAt(wl); admitted.After(since) {
-		return admitted.Add(-2 * time.Second)
-	}
-	return since
-}
-
 func because(what, refusal string) string {
 	if refusal == "" {
 		return what + ", and no event says why"
@@ -155,7 +145,7 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 	// It may be done although the answer is lost.
 	before := j.record.start
 	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
-	if err := deleteWorkload(ctx, j, wl); err != nil {
+	if err := j.deps.giveUpWorkload(ctx, wl); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
 			j.record.start = before
 		}
@@ -169,19 +159,14 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 
 // deactivate has a Workload that somebody made give its quota back. Whoever activates it again has the job queue again.
 func deactivate(ctx context.Context, j *job, wl *kueue.Workload, what, why string) error {
-	before := wl.DeepCopy()
-	wl = wl.DeepCopy()
+	changed := wl.DeepCopy()
 	if j.active(ctx) {
-		deactivation.Mark(wl)
+		deactivation.Mark(changed)
 	} else {
-		wl.Spec.Active = ptr.To(false)
+		changed.Spec.Active = ptr.To(false)
 	}
-	err := j.deps.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	if err := j.deps.patchWorkload(ctx, wl, changed, "deactivating prebuilt Workload %s"); err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
 		"gives its quota back, %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
@@ -312,8 +297,21 @@ type lack struct {
 // lackOf returns what a resumed job is without, or nil. Pods that are there, in whatever
 // state, are for the scheduler, the kubelet and Kueue's waitForPodsReady.
 func lackOf(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *lack {
+	lack := firstLack(job, js, jobs)
+	for i := range jobs {
+		if lack == nil {
+			return nil
+		}
+		lack.live = lack.live || state.LivePods(&jobs[i]) > 0
+		lack.pods = lack.pods || lack.live || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i])
+	}
+	return lack
+}
+
+// firstLack returns the first of what Trainer, JobSet and the Job controller have not made or resumed.
+func firstLack(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *lack {
 	byTrainer := func(what string) *lack {
-		return (&lack{what: what, kind: trainjob.GVK.Kind, asked: []types.UID{job.UID}}).count(jobs)
+		return &lack{what: what, kind: trainjob.GVK.Kind, asked: []types.UID{job.UID}}
 	}
 	switch {
 	case js == nil:
@@ -325,57 +323,46 @@ func lackOf(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *l
 	case ptr.Deref(js.Spec.Suspend, false):
 		return byTrainer("Trainer has not resumed JobSet " + js.Name)
 	}
-	due := podset.Due(js, statusesOf(jobs))
-	if l := lackOfJobs(js, due, jobs); l != nil {
-		return l
+	byJobSet := func(format string, args ...any) *lack {
+		return &lack{what: fmt.Sprintf(format, args...), kind: "JobSet", asked: []types.UID{js.UID}}
+	}
+	made := map[string][]batchv1.Job{}
+	for i := range jobs {
+		name := jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]
+		made[name] = append(made[name], jobs[i])
+	}
+	due := podset.Due(js, statusesOf(made))
+	for _, rj := range due {
+		for _, child := range made[rj.Name] {
+			if ptr.Deref(child.Spec.Suspend, false) && !podset.JobEnded(&child) {
+				return byJobSet("JobSet has not resumed child Job %s", child.Name)
+			}
+		}
+		if n := int32(len(made[rj.Name])); n < rj.Replicas {
+			return byJobSet("JobSet has not made %d of %s of replicated job %s", rj.Replicas-n, jobevents.Count(rj.Replicas, "child Job"), rj.Name)
+		}
 	}
 	return lackOfPods(due, jobs)
 }
 
-// lackOfJobs looks for child Jobs that JobSet has not made or not resumed.
-func lackOfJobs(js *jobsetapi.JobSet, due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
-	byJobSet := func(format string, args ...any) *lack {
-		return (&lack{what: fmt.Sprintf(format, args...), kind: "JobSet", asked: []types.UID{js.UID}}).count(jobs)
-	}
-	for _, rj := range due {
-		made := int32(0)
-		for i := range jobs {
-			child := &jobs[i]
-			if child.Labels[jobsetapi.ReplicatedJobNameKey] != rj.Name {
-				continue
-			}
-			made++
-			if ptr.Deref(child.Spec.Suspend, false) && !podset.JobEnded(child) {
-				return byJobSet("JobSet has not resumed child Job %s", child.Name)
-			}
-		}
-		if made < rj.Replicas {
-			return byJobSet("JobSet has not made %d of %s of replicated job %s", rj.Replicas-made, jobevents.Count(rj.Replicas, "child Job"), rj.Name)
-		}
-	}
-	return nil
-}
-
 // lackOfPods looks for pods that the Job controller has not made.
 func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
-	names := map[string]bool{}
-	for _, rj := range due {
-		names[rj.Name] = true
-	}
 	var found *lack
 	for i := range jobs {
 		child := &jobs[i]
-		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !state.LacksPods(child) || awaitsLeader(child) {
+		isDue := slices.ContainsFunc(due, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == child.Labels[jobsetapi.ReplicatedJobNameKey] })
+		if !isDue || !state.LacksPods(child) || awaitsLeader(child) {
 			continue
 		}
 		if found == nil {
-			found = (&lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
-				state.WantedPods(child)-state.LivePods(child), jobevents.Count(state.WantedPods(child), "pod"), child.Name)}).count(jobs)
+			found = &lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
+				state.WantedPods(child)-state.LivePods(child), jobevents.Count(state.WantedPods(child), "pod"), child.Name)}
+			// A Job that has never had all its pods, by its own count of them.
+			found.made = !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
+				return state.LivePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
+			})
 		}
 		found.asked = append(found.asked, child.UID)
-	}
-	if found != nil {
-		found.made = !slices.ContainsFunc(jobs, lackedPods)
 	}
 	return found
 }
@@ -389,41 +376,25 @@ func awaitsLeader(child *batchv1.Job) bool {
 	return exclusive && !selects && state.LivePods(child) > 0
 }
 
-// lackedPods reports whether a Job has never had all its pods, by its own count of them.
-func lackedPods(child batchv1.Job) bool {
-	return state.LivePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
-}
-
-// count notes which pods the child Jobs have.
-func (l *lack) count(jobs []batchv1.Job) *lack {
-	for i := range jobs {
-		l.live = l.live || state.LivePods(&jobs[i]) > 0
-		l.pods = l.pods || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i])
-	}
-	l.pods = l.pods || l.live
-	return l
-}
-
 // statusesOf counts child Jobs as JobSet does. Its own status does not get there while it
 // is refused a Job.
-func statusesOf(jobs []batchv1.Job) []trainer.JobStatus {
-	byName := map[string]trainer.JobStatus{}
-	for i := range jobs {
-		child := &jobs[i]
-		name := child.Labels[jobsetapi.ReplicatedJobNameKey]
-		if _, counted := byName[name]; !counted {
-			byName[name] = trainer.JobStatus{Name: name, Succeeded: new(int32), Failed: new(int32), Ready: new(int32)}
+func statusesOf(made map[string][]batchv1.Job) []trainer.JobStatus {
+	var statuses []trainer.JobStatus
+	for name, jobs := range made {
+		status := trainer.JobStatus{Name: name, Succeeded: new(int32), Failed: new(int32), Ready: new(int32)}
+		for i := range jobs {
+			switch child := &jobs[i]; {
+			case isJobComplete(child):
+				*status.Succeeded++
+			case podset.JobEnded(child):
+				*status.Failed++
+			case ptr.Deref(child.Status.Ready, 0) >= state.WantedPods(child):
+				*status.Ready++
+			}
 		}
-		switch status := byName[name]; {
-		case isJobComplete(child):
-			*status.Succeeded++
-		case podset.JobEnded(child):
-			*status.Failed++
-		case ptr.Deref(child.Status.Ready, 0) >= state.WantedPods(child):
-			*status.Ready++
-		}
+		statuses = append(statuses, status)
 	}
-	return slices.Collect(maps.Values(byName))
+	return statuses
 }
 
 // silentFor is how many times as long a job without a pod keeps its quota where nobody says

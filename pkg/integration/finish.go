@@ -105,10 +105,10 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		return true, nil
 	}
 	if !j.IsSuspended() {
-		if stopped, err := stopEnded(ctx, j); err != nil || stopped {
-			return false, err
+		if stopped := ensureEnded(ctx, j); stopped.ends() {
+			return false, stopped.err
 		}
-		if err := suspendNow(ctx, j); err != nil {
+		if err := suspendNow(ctx, j, metrics.StopNotAdmitted); err != nil {
 			return false, err
 		}
 	}
@@ -131,7 +131,7 @@ func mayBeMadeAgain(j *job) time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
-	return max(0, j.record.ended.heldSince().Add(podtracking.ResumeGrace).Sub(j.view.At))
+	return max(0, firstSeen(&j.record.ended.held).Add(podtracking.ResumeGrace).Sub(j.view.At))
 }
 
 // tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
@@ -155,29 +155,19 @@ func keepEnded(_ context.Context, j *job) result {
 	return result{}
 }
 
-// ensureEnded is stopEnded for a job that Trainer does not take for ended any more.
+// ensureEnded suspends a job that runs again after its end, also where Trainer does not take it for ended any more: a
+// held one whose JobSet was deleted, which a user has resumed. Its pods would stay at the gate for ever.
 func ensureEnded(ctx context.Context, j *job) result {
-	_, err := stopEnded(ctx, j)
-	return ofError(err)
-}
-
-// stopEnded suspends a job that runs again after its end, and reports whether it does: a
-// held one whose JobSet was deleted, which a user has resumed. Its pods would stay at the
-// gate for ever.
-func stopEnded(ctx context.Context, j *job) (bool, error) {
 	wl := j.endedWorkload()
 	if wl == nil {
-		return false, nil
+		return result{}
 	}
-	if err := suspend(ctx, j, false); err != nil {
-		return true, err
-	}
-	if !j.TrainJob.Finished() {
-		measureStop(j, metrics.StopNotAdmitted)
+	if err := suspend(ctx, j, false, metrics.StopNotAdmitted); err != nil {
+		return done(err)
 	}
 	j.warn(jobevents.ReasonEnded, jobevents.ActionStop,
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name)
-	return true, nil
+	return done(nil)
 }
 
 // ensureHeldBeforeStart is ensureHeld for a job that may be started next: not before its Workload is held. A stop
@@ -186,46 +176,36 @@ func ensureHeldBeforeStart(ctx context.Context, j *job) result {
 	if wl := j.unfinishedWorkload(); !j.IsSuspended() || wl == nil || !state.MayRun(wl) {
 		return result{}
 	}
-	changed, err := holdWorkload(ctx, j)
-	if err != nil || !changed {
-		return ofError(err)
-	}
-	return lookAgain(retrySlowly)
+	return ensureHeld(ctx, j)
 }
 
-// ensureHeld has the Workload of a job that goes on held by finalizers.
-func ensureHeld(ctx context.Context, j *job) result {
-	_, err := holdWorkload(ctx, j)
-	return ofError(err)
-}
-
-// holdWorkload puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether it changed one.
+// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on, and has the job looked at again then.
 // Whoever uninstalls the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
 // deleted would go before its pods. A copy that MultiKueue made has ours as well: MultiKueue takes
 // Kueue's off. One that was evicted and has no quota loses ours: MultiKueue deletes it to dispatch the job to another
 // worker cluster, and takes what stays there, evicted, for an eviction in that one.
-func holdWorkload(ctx context.Context, j *job) (bool, error) {
+func ensureHeld(ctx context.Context, j *job) result {
 	if !j.alive() {
-		return false, nil
+		return result{}
 	}
 	for _, known := range j.workloads() {
 		wl := known.DeepCopy()
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !holdByFinalizers(wl) {
 			continue
 		}
-		err := j.deps.client.Patch(ctx, wl, client.MergeFromWithOptions(&known, client.MergeFromWithOptimisticLock{}))
+		err := j.deps.patchWorkload(ctx, known, wl, "holding Workload %s by finalizers")
 		if client.IgnoreNotFound(err) != nil {
-			return true, fmt.Errorf("holding Workload %s by finalizers: %w", client.ObjectKeyFromObject(wl), err)
+			return ofError(err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Changed the finalizers of the Workload", "finalizers", wl.Finalizers)
-		return true, nil
+		return lookAgain(retrySlowly)
 	}
-	return false, nil
+	return result{}
 }
 
-// holdByFinalizers has a Workload have the finalizers that holdWorkload is for, and reports whether that is a change.
+// holdByFinalizers has a Workload have the finalizers that ensureHeld is for, and reports whether that is a change.
 func holdByFinalizers(wl *kueue.Workload) bool {
-	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) {
+	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(wl) {
 		return placeholder.Hold(wl)
 	}
 	changed := controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)
@@ -239,10 +219,9 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 	if j.phase() == phaseRunning {
 		return result{}
 	}
-	workloads := j.view.Workloads
-	for i := range workloads {
-		wl := workloads[i].DeepCopy()
-		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || placeholder.Release(wl) {
+	for _, known := range j.view.Workloads {
+		wl := known.DeepCopy()
+		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(wl) || placeholder.Release(wl) {
 			continue
 		}
 		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -118,53 +120,61 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if err != nil {
 		return dropUnfit(ctx, j, wl, err)
 	}
-	jobframework.SanitizePodSets(podSets)
-	if kueuelib.HasVariants(wl) && !podset.SameResources(podSets, wl.Spec.PodSets) {
-		return done(renewWorkload(ctx, j, wl.DeepCopy(), podSets))
-	}
-	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {
+	variants := kueuelib.HasVariants(wl)
+	if (!variants || podset.SameResources(podSets, wl.Spec.PodSets)) &&
+		(len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets)) {
 		return result{}
 	}
-	return done(renewWorkload(ctx, j, wl.DeepCopy(), podSets))
+	if variants || kueuelib.HasQuotaReservation(wl) {
+		return done(requeue(ctx, j, wl, "What this job asks for changed; it queues again"))
+	}
+	waits := wl.DeepCopy()
+	if err := setPodSets(ctx, j, waits, podSets); err != nil {
+		return done(err)
+	}
+	if err := j.deps.client.Update(ctx, waits); err != nil {
+		return done(fmt.Errorf("updating Workload %s to what its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err))
+	}
+	ctrl.LoggerFrom(ctx).Info("Updated the Workload to what TrainJob asks for")
+	return done(nil)
 }
 
-func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
-	if !kueuelib.HasQuotaReservation(wl) && !kueuelib.HasVariants(wl) {
-		if err := setPodSets(ctx, j, wl, podSets); err != nil {
-			return err
-		}
-		if err := j.deps.client.Update(ctx, wl); err != nil {
-			return fmt.Errorf("updating Workload %s to what its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
-		}
-		ctrl.LoggerFrom(ctx).Info("Updated the Workload to what TrainJob asks for")
+// setPodSets replaces the PodSets of a Workload that waits, and its priority where that is the one of the former pods by the
+// one of these. What a WorkloadPriorityClass or an admin has said stays.
+func setPodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
+	former := wl.DeepCopy()
+	wl.Spec.PodSets = podSets
+	if jobframework.WorkloadPriorityClassName(j.Object()) != "" {
 		return nil
 	}
-	return requeue(ctx, j, wl, "What this job asks for changed; it queues again")
+	err := jobframework.PrepareWorkloadPriority(ctx, j.deps.client, j.Object(), former, nil)
+	if apierrors.IsNotFound(err) || err == nil && (!equality.Semantic.DeepEqual(former.Spec.PriorityClassRef, wl.Spec.PriorityClassRef) ||
+		ptr.Deref(former.Spec.Priority, 0) != ptr.Deref(wl.Spec.Priority, 0)) {
+		return nil
+	}
+	if err == nil {
+		err = jobframework.PrepareWorkloadPriority(ctx, j.deps.client, j.Object(), wl, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("finding the priority of the pods of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
 }
 
 // requeue deletes the Workload as we know it; jobframework makes another.
 func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error {
-	if err := deleteWorkload(ctx, j, wl); err != nil {
+	if err := j.deps.giveUpWorkload(ctx, wl); err != nil {
 		return err
 	}
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 
-func deleteWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
-	err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
-	}
-	return nil
-}
-
 // unfinishedWorkload returns the job's own Workload, or nil.
 func (o *observed) unfinishedWorkload() *kueue.Workload {
-	workloads := o.workloads()
-	for i := range workloads {
-		if !kueuelib.IsFinished(&workloads[i]) {
-			return &workloads[i]
+	for _, wl := range o.workloads() {
+		if !kueuelib.IsFinished(wl) {
+			return wl
 		}
 	}
 	return nil
@@ -174,10 +184,10 @@ func (o *observed) unfinishedWorkload() *kueue.Workload {
 // since; nil if the job has another one.
 func (o *observed) endedWorkload() *kueue.Workload {
 	workloads := o.workloads()
-	if o.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
+	if o.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, state.Ended) {
 		return nil
 	}
-	return &workloads[len(workloads)-1]
+	return workloads[len(workloads)-1]
 }
 
 // retryRoute is how often a job of MultiKueue is looked at whose queue leads to no other cluster: of
@@ -200,7 +210,7 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 		return result{}
 	}
 	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", why)
-	return done(deleteWorkload(ctx, j, wl))
+	return done(j.deps.giveUpWorkload(ctx, wl))
 }
 
 // retryPrebuilt is how often a TrainJob is looked at that waits for its prebuilt Workload.
@@ -234,7 +244,6 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 	if err != nil || wl == nil {
 		return own, err
 	}
-	jobframework.SanitizePodSets(own)
 	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
 	switch {
 	case otherTopology(own, wl) != "", difference != "" && !podset.SameResources(own, wl.Spec.PodSets):
@@ -254,41 +263,37 @@ func otherTopology(own []kueue.PodSet, wl *kueue.Workload) string {
 	return podset.TopologyDifference(own, wl.Spec.PodSets)
 }
 
-// tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
+// tellPrebuilt says why a job cannot use the prebuilt Workload that it names, and what to do.
 func tellPrebuilt(ctx context.Context, j *job) error {
 	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
 	if err != nil {
 		return err
 	}
-	if why := unusable(ctx, j, wl); why != "" {
-		j.warn(jobevents.ReasonPrebuilt, jobevents.ActionDescribe, "prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why)
+	tell := func(format string, args ...any) {
+		j.warn(jobevents.ReasonPrebuilt, jobevents.ActionDescribe, "prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), fmt.Sprintf(format, args...))
 	}
-	return nil
-}
-
-// unusable says what is wrong with a prebuilt Workload, nil for a missing one, and what to do.
-func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 	if wl == nil {
-		return fmt.Sprintf("is not there; create it in namespace %s, and the job queues", j.Namespace)
+		tell("is not there; create it in namespace %s, and the job queues", j.Namespace)
+		return nil
 	}
 	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.UID != j.UID {
-		return fmt.Sprintf("belongs to %s %s; create another, and the TrainJob again with its name", owner.Kind, owner.Name)
+		tell("belongs to %s %s; create another, and the TrainJob again with its name", owner.Kind, owner.Name)
+		return nil
 	}
 	own, err := j.describe(ctx)
 	if err != nil {
 		// PodSets tells why.
-		return ""
+		return nil
 	}
-	jobframework.SanitizePodSets(own)
 	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
 	if difference == "" && !sameTimeLimit(wl, &j.TrainJob) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}
 	switch {
 	case difference != "":
-		return fmt.Sprintf("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference)
+		tell("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference)
 	case kueuelib.IsFinished(wl):
-		return "is finished; create another, and the TrainJob again with its name"
+		tell("is finished; create another, and the TrainJob again with its name")
 	}
-	return ""
+	return nil
 }

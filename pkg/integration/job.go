@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -53,8 +52,6 @@ type decision struct {
 	err  error
 	// started says where the job was sent, if it was started.
 	started string
-	// rollingOut is set when it was not because Trainer may not read where to.
-	rollingOut bool
 	// excess is in what the JobSet asks for more than Trainer would make of the job now; the
 	// job did not start for it.
 	excess string
@@ -71,22 +68,18 @@ var (
 	_ jobframework.TopLevelJob             = (*job)(nil)
 )
 
-// Object implements jobframework.GenericJob.
 func (j *job) Object() client.Object { return &j.TrainJob }
 
-// GVK implements jobframework.GenericJob.
 func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
 
 // IsTopLevel implements jobframework.TopLevelJob: whatever owner a tenant names, its Workload is the job's own.
 func (j *job) IsTopLevel() bool { return true }
 
-// IsSuspended implements jobframework.GenericJob.
 func (j *job) IsSuspended() bool { return j.Suspended() }
 
-// Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 
-// describe returns the PodSets of the effective TrainJob, or why it could not run. The list
+// describe returns the PodSets of the effective TrainJob, as jobframework compares them, or why it could not run. The list
 // is the caller's.
 func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 	if j.described == nil {
@@ -97,12 +90,12 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		if err != nil {
 			return nil, err
 		}
-		j.described = podSets
+		j.described = (&kueue.WorkloadSpec{PodSets: podSets}).DeepCopy().PodSets
+		jobframework.SanitizePodSets(j.described)
 	}
 	return (&kueue.WorkloadSpec{PodSets: j.described}).DeepCopy().PodSets, nil
 }
 
-// PodLabelSelector implements jobframework.JobWithPodLabelSelector.
 func (j *job) PodLabelSelector() string {
 	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
 }
@@ -113,12 +106,19 @@ func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.pod
 // active reports whether pods of the job are there or may still come.
 func (j *job) active(ctx context.Context) bool { return j.stopping || j.mayHavePods(ctx) }
 
-// mayHavePods asks the API server where the caches say no and quota depends on it, once within this
-// reconcile, also where that fails.
+// mayHavePods asks the API server for pods only where the caches say no and quota is given back, once within this reconcile:
+// a job that starts has none since that was done the last time. A job whose state cannot be read may have pods: its quota must
+// not be given away.
 func (j *job) mayHavePods(ctx context.Context) bool {
-	if j.podsThere == nil {
-		answer := lookForPods(ctx, j)
-		j.podsThere = &answer
+	if j.podsThere != nil {
+		return j.podsThere.may
+	}
+	j.podsThere = &podsAnswer{}
+	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
+		j.podsThere.may = true
+	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
+		pods, err := j.pods().Left(ctx, j.key)
+		j.podsThere.may = err != nil || len(pods) > 0
 	}
 	return j.podsThere.may
 }
@@ -163,7 +163,6 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuelib.PodSetInfo) error {
 	if err := j.deps.trainer.Rollout.Check(ctx, j.deps.client, j.deps.Runtimes, j.deps.Field, &j.TrainJob); err != nil {
-		j.decision.rollingOut = errors.Is(err, peers.ErrRollingOut)
 		return err
 	}
 	wl := j.holdingQuota()
@@ -228,10 +227,9 @@ func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if stopped {
-		if err := suspendNow(ctx, j); err != nil {
+		if err := suspendNow(ctx, j, stopReason(j, reason)); err != nil {
 			return false, err
 		}
-		measureStop(j, stopReason(j, reason))
 	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
 		if err := startReadinessOver(ctx, j); err != nil {
@@ -299,16 +297,12 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 		wl := j.holdingQuota()
 		return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
 	}
-	if err != nil || js == nil || !j.ManagedExternally() && !resumed(js, &j.TrainJob) {
+	if err != nil || js == nil {
 		return false
 	}
-	return podset.Ready(js, j.Status.JobsStatus)
-}
-
-// resumed reports whether Trainer has resumed a job. It says so together with the counts of pods; of
-// a job that it never saw suspended it says nothing.
-func resumed(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
-	return !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(job.Status.Conditions, trainer.TrainJobSuspended)
+	// Trainer says that it has resumed a job together with the counts of pods; of one that it never saw suspended it says nothing.
+	resumed := !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobSuspended)
+	return (resumed || j.ManagedExternally()) && podset.Ready(js, j.Status.JobsStatus)
 }
 
 // runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
@@ -372,13 +366,10 @@ func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trai
 	return statuses, nil
 }
 
-// CanDefaultManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) CanDefaultManagedBy() bool {
 	return kueuelib.MultiKueueEnabled() && !j.ManagedExternally()
 }
 
-// ManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
 
-// SetManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }

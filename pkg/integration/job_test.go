@@ -190,10 +190,10 @@ func TestEnsureHeld(t *testing.T) {
 		wl := inttest.WorkloadOf(trainJob, tc.workload)
 		kit.With(trainJob, tc.job)
 		c := inttest.Fake(wl).Build()
-		view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
-		changed := expect.Must(holdWorkload(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
+		view := state.View{Workloads: []*kueue.Workload{theWorkload(t, c)}}
+		held := ensureHeld(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}})
 		inttest.Reload(t, c, wl)
-		expect.Same(t, "It was changed", tc.want, changed)
+		expect.That(t, held.err == nil && held.done == tc.want, "ensureHeld() = %v; want it to be changed: %t", held, tc.want)
 		expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, placeholder.Finalizer))
 		expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
 	})

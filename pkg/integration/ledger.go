@@ -40,7 +40,13 @@ type accountFacts struct {
 
 // of returns the facts about a Workload. What cannot be read is left out: the next look has it.
 func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
-	job := f.jobOf(ctx, wl)
+	var job *trainjob.TrainJob
+	if owner := state.ControllerOfKind(wl, trainjob.GVK.Kind); owner != nil {
+		found := &trainjob.TrainJob{}
+		if f.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: owner.Name}, found) == nil && found.UID == owner.UID {
+			job = found
+		}
+	}
 	facts := ledger.FactsOf(job, f.userLabel)
 	facts.WaitsForPods = f.deps.kueue.Settings().WaitForPodsReady != nil
 	if job != nil && !facts.WaitsForPods {
@@ -48,16 +54,6 @@ func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 		facts.Started = ledger.StartOf(job, wl, view.ChildJobsOf(job))
 	}
 	return facts
-}
-
-// jobOf returns the TrainJob of a Workload; nil where there is none.
-func (f accountFacts) jobOf(ctx context.Context, wl *kueue.Workload) *trainjob.TrainJob {
-	var job trainjob.TrainJob
-	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-	if owner == nil || f.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: owner.Name}, &job) != nil || job.UID != owner.UID {
-		return nil
-	}
-	return &job
 }
 
 // leaves has the ledger know that no pod is left of a Workload that is about to be gone.

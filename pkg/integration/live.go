@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,16 +23,28 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// stillAdmitted asks the API server whether job may run, whatever the cache says.
-func stillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJob) (bool, error) {
-	var wl kueue.Workload
-	if err := live.Get(ctx, workloadKey(job), &wl); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
+// liveWorkload asks the API server for a Workload; nil where there is none.
+func liveWorkload(ctx context.Context, live client.Reader, key client.ObjectKey) (*kueue.Workload, error) {
+	wl := &kueue.Workload{}
+	err := live.Get(ctx, key, wl)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(&wl) && sameTimeLimit(&wl, job), nil
+	if err != nil {
+		return nil, fmt.Errorf("reading Workload %s: %w", key, err)
+	}
+	return wl, nil
+}
+
+// stillAdmitted asks the API server whether job may run, whatever the cache says, by the Workload that MultiKueue made for it,
+// or the one that jobframework makes.
+func stillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJob) (bool, error) {
+	name := cmp.Or(jobframework.PrebuiltWorkloadNameFor(job), jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK))
+	wl, err := liveWorkload(ctx, live, client.ObjectKey{Namespace: job.Namespace, Name: name})
+	if err != nil || wl == nil {
+		return false, err
+	}
+	return metav1.IsControlledBy(wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(wl) && sameTimeLimit(wl, job), nil
 }
 
 // sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
@@ -40,24 +53,13 @@ func sameTimeLimit(wl *kueue.Workload, job *trainjob.TrainJob) bool {
 	return ptr.Equal(wl.Spec.MaximumExecutionTimeSeconds, jobframework.MaximumExecutionTimeSecondsForObject(job))
 }
 
-// workloadKey names the Workload of job: the one that MultiKueue made for it, or the one
-// that jobframework makes.
-func workloadKey(job *trainjob.TrainJob) client.ObjectKey {
-	name := jobframework.PrebuiltWorkloadNameFor(job)
-	if name == "" {
-		name = jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)
-	}
-	return client.ObjectKey{Namespace: job.Namespace, Name: name}
-}
-
 // confirm asks the API server whether the admission that the cache knows still stands.
 func confirm(ctx context.Context, live client.Reader, cached *kueue.Workload) error {
-	var wl kueue.Workload
-	err := live.Get(ctx, client.ObjectKeyFromObject(cached), &wl)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
+	wl, err := liveWorkload(ctx, live, client.ObjectKeyFromObject(cached))
+	if err != nil {
+		return err
 	}
-	if err != nil || wl.UID != cached.UID || !wl.DeletionTimestamp.IsZero() || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) ||
+	if wl == nil || wl.UID != cached.UID || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) ||
 		!slices.EqualFunc(wl.Status.AdmissionChecks, cached.Status.AdmissionChecks, updateAlike) {
 		return errOutdated
 	}

@@ -148,7 +148,8 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
 			runs(after)
-			if gaveBack(before, after) {
+			if ofTrainJob(after) && before.DeletionTimestamp.IsZero() && kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
+				!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after) {
 				recorder.Gone(admittedBy(before), time.Since(state.StoppedSince(before)))
 			}
 			if ran, ended := kueuelib.RanFor(after); ended && ofTrainJob(after) && !kueuelib.IsFinished(before) {
@@ -159,42 +160,29 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 	}
 }
 
-// gaveBack reports whether a TrainJob that was evicted while it was admitted has no quota any more
-// since this event.
-func gaveBack(before, after *kueue.Workload) bool {
-	return ofTrainJob(after) && before.DeletionTimestamp.IsZero() &&
-		kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
-		!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after)
-}
-
 func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK.Kind) != nil }
 
-// tellMetrics registers what is found out at each scrape.
+// tellMetrics registers what is found out at each scrape: what TrainJobs there are, and what this replica goes by.
 func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {
 	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
 	deps.metrics.Register(
-		metrics.NewScraped(counts.Tell, counts.Metrics()...),
+		metrics.NewScraped(counts.Tell, metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods),
 		metrics.NewScraped(func(tell metrics.Tell) {
-			tellServing(tell, deps)
+			if version, err := deps.trainer.Served(); err == nil {
+				tell(metrics.TrainerInfo, 1, version.String())
+			}
+			holds := deps.inTree.State()
+			for _, state := range []string{metrics.InTreeActive, metrics.InTreeOff, metrics.InTreeUnknown} {
+				tell(metrics.InTree, metrics.OneIf(state == holds), state)
+			}
+			tell(metrics.KueueConfigurationRead, metrics.OneIf(deps.kueue.Readable()))
+			for _, differs := range deps.kueue.Differ() {
+				tell(metrics.SettingDiffers, 1, differs.Setting)
+			}
 			if all, known := scope.All(); known {
 				tell(metrics.WebhooksEveryTrainJob, metrics.OneIf(all))
 			}
 		}, metrics.TrainerInfo, metrics.InTree, metrics.KueueConfigurationRead, metrics.SettingDiffers, metrics.WebhooksEveryTrainJob))
-}
-
-// tellServing tells what this replica goes by.
-func tellServing(tell metrics.Tell, deps *dependencies) {
-	if version, err := deps.trainer.Served(); err == nil {
-		tell(metrics.TrainerInfo, 1, version.String())
-	}
-	holds := deps.inTree.State()
-	for _, state := range []string{metrics.InTreeActive, metrics.InTreeOff, metrics.InTreeUnknown} {
-		tell(metrics.InTree, metrics.OneIf(state == holds), state)
-	}
-	tell(metrics.KueueConfigurationRead, metrics.OneIf(deps.kueue.Readable()))
-	for _, differs := range deps.kueue.Differ() {
-		tell(metrics.SettingDiffers, 1, differs.Setting)
-	}
 }
 
 // facts says for people what tellMetrics tells.

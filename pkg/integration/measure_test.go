@@ -59,7 +59,7 @@ func newMeasured(t *testing.T) *measured {
 // says has the manager see a Workload that says something else.
 func says(change func(*kueue.Workload)) func(*measured) {
 	return func(m *measured) {
-		m.j.view.Workloads = []kueue.Workload{*kit.With(m.wl, change).DeepCopy()}
+		m.j.view.Workloads = []*kueue.Workload{kit.With(m.wl, change).DeepCopy()}
 	}
 }
 
@@ -142,7 +142,7 @@ func TestStopsOfTheManager(t *testing.T) {
 		"resumed before it was placed": {stop: func(j *job) error { return ensurePlaced(t.Context(), j).err }, want: notAdmitted},
 		"resumed after its end":        {wl: hasFailed, stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: notAdmitted},
 		"resumed after an end that Trainer tells": {job: ended(trainer.TrainJobFailed), wl: hasFailed,
-			stop: func(j *job) error { _, err := stopEnded(t.Context(), j); return err }, want: map[string]float64{}},
+			stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: map[string]float64{}},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		kit.With(stored, tc.job)

@@ -30,74 +30,58 @@ import (
 // handed on to a remainder where pods are left. Whoever acts for TrainJobs, this has to be done: nobody else takes
 // the finalizer off.
 func releaseCopies(ctx context.Context, j *job) result {
-	for i := range j.view.Workloads {
-		wl := &j.view.Workloads[i]
-		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) {
-			continue
-		}
+	for _, wl := range j.view.Workloads {
 		released := wl.DeepCopy()
-		if !placeholder.Release(released) {
+		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) || !placeholder.Release(released) {
 			continue
 		}
-		if stopsBefore(j, wl) {
+		if owner := state.ControllerOfKind(wl, trainjob.GVK.Kind); controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
+			j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero() {
+			// Its job is there, and stops before it goes, as in any cluster: MultiKueue deletes the job first and takes Kueue's
+			// finalizer off.
 			continue
 		}
-		// Kueue does not count one that is deactivated: others may have its quota.
-		if state.HoldsQuota(*wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
-			if wait, err := ensureRemainder(ctx, j, wl); err != nil || wait > 0 {
-				return result{again: wait, err: err}
-			}
-		} else if err := dropUncharged(ctx, j, wl); err != nil {
+		rest, err := liveWorkload(ctx, j.deps.live, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)})
+		if err != nil {
 			return ofError(err)
 		}
-		err := j.deps.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+		// Kueue does not count one that is deactivated: others may have its quota.
+		if state.HoldsQuota(wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
+			if wait, err := ensureRemainder(ctx, j, wl, rest); err != nil || wait > 0 {
+				return result{again: wait, err: err}
+			}
+		} else if rest != nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
+			// It was made just before Kueue deactivated the Workload. Without a charge it would be first in its queue for as long
+			// as its pods last, and nobody might pass it.
+			if err := j.deps.deleteWorkload(ctx, rest, "deleting Workload %s, which is charged nothing"); err != nil {
+				return ofError(err)
+			}
+		}
+		err = j.deps.patchWorkload(ctx, wl, released, "releasing Workload %s that MultiKueue deleted")
 		if client.IgnoreNotFound(err) != nil {
-			return ofError(fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err))
+			return ofError(err)
 		}
 	}
 	return result{}
 }
 
-// dropUncharged deletes a remainder that was made just before Kueue deactivated its Workload. Without
-// a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
-func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
-	rest := &kueue.Workload{}
-	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
-	if err == nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
-		err = j.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Workload %s, which is charged nothing: %w", client.ObjectKeyFromObject(rest), err)
-	}
-	return nil
-}
-
-// stopsBefore reports whether the job of a deleted Workload is there, and stops before that goes, as
-// in any cluster: MultiKueue deletes the job first and takes Kueue's finalizer off.
-func stopsBefore(j *job, wl *kueue.Workload) bool {
-	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
-		j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero()
-}
-
-// ensureRemainder has another Workload charged for the pods that are left. It returns when to look
-// again, 0 where that is done or no pod is left.
-func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
-	rest := &kueue.Workload{}
-	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
-	if apierrors.IsNotFound(err) {
+// ensureRemainder has another Workload charged for the pods that are left, rest where there is one already. It returns when to
+// look again, 0 where that is done or no pod is left.
+func ensureRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) (time.Duration, error) {
+	if rest == nil {
 		return makeRemainder(ctx, j, wl)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
-	}
+	// When Kueue says that it does not admit a remainder, it writes that over whatever stands there, and so over what the
+	// remainder is charged.
+	reserved := apimeta.FindStatusCondition(rest.Status.Conditions, kueue.WorkloadQuotaReserved)
+	judged := reserved != nil && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation
 	switch {
 	case rest.Labels[placeholder.Label] != j.key.Name:
 		// Somebody else made it, and it is charged whatever they like.
 		return awaitLastPod(ctx, j, wl)
 	case kueuelib.HasQuotaReservation(rest):
 		return 0, nil
-	case judged(rest):
+	case judged:
 		return 0, chargeRemainder(ctx, j, wl, rest)
 	case time.Since(rest.CreationTimestamp.Time).Abs() > judgedWithin:
 		// Kueue may be about to judge it after all: see that the charge stays.
@@ -170,13 +154,6 @@ func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) erro
 	return nil
 }
 
-// judged reports whether Kueue has said that it does not admit a remainder. When it does, it writes
-// that over whatever stands there, and so over what the remainder is charged.
-func judged(rest *kueue.Workload) bool {
-	reserved := apimeta.FindStatusCondition(rest.Status.Conditions, kueue.WorkloadQuotaReserved)
-	return reserved != nil && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation
-}
-
 const (
 	// judgedSoon is how long that takes as a rule. Meanwhile MultiKueue takes the job for admitted.
 	judgedSoon = 50 * time.Millisecond
@@ -192,7 +169,6 @@ type remainders struct{ deps *dependencies }
 // of ours, it may be so for longer. Who makes it sees to that in seconds, or makes another.
 const chargedWithin = 10 * time.Second
 
-// Reconcile implements reconcile.Reconciler.
 func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	rest := &kueue.Workload{}
 	err := r.deps.client.Get(ctx, req.NamespacedName, rest)
@@ -214,12 +190,12 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: recheckIn(since)}, nil
 	}
 	// It may be charged at this moment.
-	err = r.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID, ResourceVersion: &rest.ResourceVersion})
+	err = r.deps.giveUpWorkload(ctx, rest)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("deleting Workload %s of pods that are gone: %w", req, err)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if left {
 		ctrl.LoggerFrom(ctx).Info("Deleted a Workload that was made for pods which are left and never charged")
@@ -249,12 +225,12 @@ func ensureDispatched(ctx context.Context, j *job) result {
 	if ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
 		return result{}
 	}
-	workloads := j.workloads()
-	for i := range workloads {
-		wl := &workloads[i]
+	for _, wl := range j.workloads() {
+		// Its successor would be active, so one that somebody deactivated stays.
+		takenForGone := kueuelib.IsActive(wl) && state.ReasonOf(wl, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonOwnerNotFound
 		switch {
 		case !wl.DeletionTimestamp.IsZero():
-		case takenForGone(wl) && jobframework.PrebuiltWorkloadNameFor(j) == "":
+		case takenForGone && jobframework.PrebuiltWorkloadNameFor(j) == "":
 			return queueAgain(ctx, j, wl)
 		case awaitsDispatch(wl):
 			return askAgain(ctx, j, wl)
@@ -264,21 +240,14 @@ func ensureDispatched(ctx context.Context, j *job) result {
 	return result{}
 }
 
-// takenForGone reports whether the Workload was finished for the want of its TrainJob. Its successor
-// would be active, so one that somebody deactivated stays.
-func takenForGone(wl *kueue.Workload) bool {
-	return kueuelib.IsActive(wl) && state.ReasonOf(wl, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonOwnerNotFound
-}
-
 // queueAgain deletes the Workload of a job that is not over, so that it gets another: one a minute,
 // since a worker cluster may have one of that name which stays finished.
 func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if wait := undispatchedAfter - time.Since(wl.CreationTimestamp.Time); wait > 0 {
 		return result{again: wait}
 	}
-	err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return ofError(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
+	if err := j.deps.deleteWorkload(ctx, wl, "deleting Workload %s, which was finished without a run"); err != nil {
+		return ofError(err)
 	}
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
@@ -288,7 +257,7 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 // awaitsDispatch reports whether nothing but MultiKueue stands between a job and a worker cluster,
 // and it has not asked one.
 func awaitsDispatch(wl *kueue.Workload) bool {
-	if !state.HoldsQuota(*wl) || kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl) || !kueuelib.IsActive(wl) ||
+	if !state.HoldsQuota(wl) || kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl) || !kueuelib.IsActive(wl) ||
 		wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
 		return false
 	}
@@ -306,41 +275,26 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 	return pending == 1
 }
 
-// askAgain changes the Workload, which has Kueue look at it, and tells the user.
+// askAgain changes the Workload, which has Kueue look at it, and tells the user. Each time Kueue is left alone for as long as
+// it has taken so far.
 func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	reserved := state.True(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
-	last := lastAsked(wl)
-	if !last.Before(reserved) {
+	since, patience := reserved, undispatchedAfter
+	// Nobody has asked in the future: a clock was wrong.
+	asked, err := time.Parse(time.RFC3339, wl.Annotations[askedAgainAnnotation])
+	if err == nil && !asked.Before(reserved) && time.Until(asked) <= time.Minute {
 		j.note(jobevents.ReasonNotDispatched)
+		since, patience = asked, min(max(asked.Sub(reserved), undispatchedAfter), longestUndispatched)
 	}
-	if wait := untilAskedAgain(reserved, last); wait > 0 {
+	if wait := patience - time.Since(since); wait > 0 {
 		return result{again: wait}
 	}
-	asked := wl.DeepCopy()
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
-	if err := j.deps.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
+	changed := wl.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
+	if err := j.deps.client.Patch(ctx, changed, client.MergeFrom(wl)); err != nil {
 		return ofError(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 	}
 	j.warn(jobevents.ReasonNotDispatched, jobevents.ActionStart,
 		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters")
 	return result{again: undispatchedAfter}
-}
-
-// lastAsked returns when we had Kueue look again, or the zero time.
-func lastAsked(wl *kueue.Workload) time.Time {
-	at, err := time.Parse(time.RFC3339, wl.Annotations[askedAgainAnnotation])
-	if err != nil || time.Until(at) > time.Minute {
-		// Nobody has asked in the future: a clock was wrong.
-		return time.Time{}
-	}
-	return at
-}
-
-// untilAskedAgain returns how long Kueue is left alone: each time for as long as it has taken so
-// far.
-func untilAskedAgain(reserved, asked time.Time) time.Duration {
-	if asked.Before(reserved) {
-		return undispatchedAfter - time.Since(reserved)
-	}
-	return min(max(asked.Sub(reserved), undispatchedAfter), longestUndispatched) - time.Since(asked)
 }

@@ -37,7 +37,7 @@ func noticeOf(wl *kueue.Workload) notice {
 	}
 	for _, of := range all {
 		if n := of(wl); n.reason != "" {
-			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
+			n.message = kueuelib.TruncateEvent(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 			return n
 		}
 	}
@@ -207,20 +207,19 @@ func tellNotice(ctx context.Context, j *job) result {
 
 // failedStart returns the Workload with which a start was given up, or nil.
 func failedStart(j *job) *kueue.Workload {
-	workloads := j.workloads()
-	if i := slices.IndexFunc(workloads, func(wl kueue.Workload) bool {
-		return state.ReasonOf(&wl, kueue.WorkloadFinished) == jobframework.FailedToStartFinishedReason
-	}); i >= 0 && j.unfinishedWorkload() == nil {
-		return &workloads[i]
+	for _, wl := range j.workloads() {
+		if state.ReasonOf(wl, kueue.WorkloadFinished) == jobframework.FailedToStartFinishedReason && j.unfinishedWorkload() == nil {
+			return wl
+		}
 	}
 	return nil
 }
 
 // noticeFor returns the notice of the Workload of a job that is not finished, or else of the last one.
-func noticeFor(workloads []kueue.Workload) notice {
+func noticeFor(workloads []*kueue.Workload) notice {
 	var out notice
-	for i := range workloads {
-		if n := noticeOf(&workloads[i]); out.reason == "" || !kueuelib.IsFinished(&workloads[i]) {
+	for _, wl := range workloads {
+		if n := noticeOf(wl); out.reason == "" || !kueuelib.IsFinished(wl) {
 			out = n
 		}
 	}

@@ -55,7 +55,7 @@ func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*
 	if e.ledger != nil {
 		e.ledger.Look(ctx, view.Workloads)
 	}
-	if e.expectations.Outdated(key, jobclient.VersionsOf(view.Workloads)) {
+	if e.expectations.Outdated(key, view.Workloads) {
 		return nil, errOldView
 	}
 	j := &job{deps: e, observed: observed{key: key, view: view}}
@@ -79,10 +79,9 @@ func observeNamespace(ctx context.Context, j *job) result {
 		return result{}
 	}
 	managed, err := j.deps.queues.ManagesNamespace(ctx, j.Namespace)
-	if err != nil {
-		return ofError(client.IgnoreNotFound(err))
-	}
-	if j.unmanaged = !managed; managed {
+	if err == nil && !managed {
+		j.unmanaged = true
+	} else if err == nil {
 		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
 		// Kueue managed jobs without a queue, and does not any more.
 		j.unmanaged = err == nil && !j.manages && jobframework.QueueName(j) == "" && !j.ManagedExternally() && patch.Patched(j.deps.Field, &j.Spec)
@@ -91,7 +90,7 @@ func observeNamespace(ctx context.Context, j *job) result {
 }
 
 // workloads returns the Workloads of the job.
-func (o *observed) workloads() []kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
+func (o *observed) workloads() []*kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
 
 // holdingQuota returns the Workload of the job that holds quota, or nil.
 func (o *observed) holdingQuota() *kueue.Workload { return o.view.HoldingQuota(&o.TrainJob) }
@@ -114,10 +113,10 @@ func (e *dependencies) podsIn(view state.View) podtracking.Pods {
 func loggerOf(ctx context.Context, j *job) context.Context {
 	log := ctrl.LoggerFrom(ctx)
 	if workloads := j.view.Workloads; len(workloads) > 0 {
-		last := &workloads[0]
-		for i := range workloads {
-			if !kueuelib.IsFinished(&workloads[i]) {
-				last = &workloads[i]
+		last := workloads[0]
+		for _, wl := range workloads {
+			if !kueuelib.IsFinished(wl) {
+				last = wl
 			}
 		}
 		log = log.WithValues("workload", klog.KObj(last))
@@ -156,7 +155,6 @@ type frozen struct {
 	job *job
 }
 
-// Get implements client.Reader.
 func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	switch into := obj.(type) {
 	case *trainjob.TrainJob:
@@ -168,8 +166,8 @@ func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 			return nil
 		}
 	case *kueue.Workload:
-		for i := range f.job.view.Workloads {
-			if known := &f.job.view.Workloads[i]; client.ObjectKeyFromObject(known) == key {
+		for _, known := range f.job.view.Workloads {
+			if client.ObjectKeyFromObject(known) == key {
 				known.DeepCopyInto(into)
 				return nil
 			}
@@ -178,15 +176,14 @@ func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	return f.Client.Get(ctx, key, obj, opts...)
 }
 
-// List implements client.Reader.
 func (f frozen) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	workloads, is := list.(*kueue.WorkloadList)
 	if !is || !f.asksForWorkloads(opts) {
 		return f.Client.List(ctx, list, opts...)
 	}
 	workloads.Items = nil
-	for i := range f.job.view.Workloads {
-		workloads.Items = append(workloads.Items, *f.job.view.Workloads[i].DeepCopy())
+	for _, known := range f.job.view.Workloads {
+		workloads.Items = append(workloads.Items, *known.DeepCopy())
 	}
 	return nil
 }
@@ -260,25 +257,22 @@ type waiting struct {
 	over bool
 }
 
-// since returns when we first looked at a TrainJob that waits.
-func (w *waiting) since() time.Time {
-	if w.began.IsZero() {
-		w.began = time.Now()
-	}
-	return w.began
-}
-
 // patience returns how much longer a TrainJob waits to queue, with its JobSet there or not. Without, it waits for as long
 // as is given.
 func (w *waiting) patience(forJobSet time.Duration, jobSet bool) time.Duration {
-	began := w.since()
+	began := firstSeen(&w.began)
 	if !jobSet {
 		return max(0, time.Until(began.Add(forJobSet)))
 	}
-	if w.jobSet.IsZero() {
-		w.jobSet = time.Now()
+	return max(0, time.Until(firstSeen(&w.jobSet).Add(config.WaitForJobs)))
+}
+
+// firstSeen returns at, which is now at the first time.
+func firstSeen(at *time.Time) time.Time {
+	if at.IsZero() {
+		*at = time.Now()
 	}
-	return max(0, time.Until(w.jobSet.Add(config.WaitForJobs)))
+	return *at
 }
 
 // jobEnd is how a TrainJob ended, as far as this process saw it.
@@ -286,16 +280,8 @@ type jobEnd struct {
 	condition metav1.Condition
 	// forgotten is set when Trainer does not say so any more.
 	forgotten bool
-	// held is when we first saw that it is suspended, by our own clock.
+	// held is when we first saw that it is suspended, also where it is deleted, by our own clock.
 	held time.Time
-}
-
-// heldSince returns since when this process knows that a job which has ended, or is deleted, is suspended.
-func (e *jobEnd) heldSince() time.Time {
-	if e.held.IsZero() {
-		e.held = time.Now()
-	}
-	return e.held
 }
 
 // run is the last one of a TrainJob, from a resumption to the stop, for what is measured of it. Of a run that another

@@ -57,18 +57,17 @@ func notYet(ctx context.Context, j *job) result {
 // and with it the quota, and reports whether there was any. jobframework would do it, but it does not see a job that is
 // too early.
 func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
-	all := j.view.Workloads
-	for i := range all {
-		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
-		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
+	for _, wl := range j.view.Workloads {
+		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+		if owner == nil || owner.UID == j.UID || wl.DeletionTimestamp.IsZero() {
 			continue
 		}
-		j.deps.leaves(all[i].UID)
-		if err := kueuelib.RemoveFinalizer(ctx, j.deps.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
-			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+		j.deps.leaves(wl.UID)
+		if err := kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy()); client.IgnoreNotFound(err) != nil {
+			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(wl), err)
 		}
 		released = true
-		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
+		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(wl))
 	}
 	return released, nil
 }
@@ -84,12 +83,11 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 		return result{}
 	}
 	js, jobs := j.jobSet(), j.childJobs()
-	if js != nil && state.ChildJobsMade(js, jobs) {
-		return awaitUsable(ctx, j, js, jobs)
-	}
-	if patience := j.record.waiting.patience(j.deps.waitForJobSet, js != nil); patience > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
-		return unqueued(patience)
+	if js == nil || !state.ChildJobsMade(js, jobs) {
+		if patience := j.record.waiting.patience(j.deps.waitForJobSet, js != nil); patience > 0 {
+			ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
+			return unqueued(patience)
+		}
 	}
 	if js == nil {
 		return awaitJobSet(ctx, j)
@@ -97,21 +95,12 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 	return awaitUsable(ctx, j, js, jobs)
 }
 
-// tellUnprepared says that a job queues although Trainer has not looked at it.
-func tellUnprepared(j *job) {
-	if w := &j.record.waiting; j.manages && !w.over && j.deps.waitForJobSet > 0 {
-		w.over = true
-		j.tell(jobevents.ReasonUnprepared, jobevents.ActionDescribe,
-			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.deps.waitForJobSet)
-	}
-}
-
 // over reports whether all is done for a finished job. jobframework would tell so again
 // at every look, by an event.
 func over(j *job) bool {
 	workloads := j.workloads()
-	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
-		return !kueuelib.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
+	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
+		return !kueuelib.IsFinished(wl) || controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
 	})
 }
 
@@ -149,7 +138,7 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	}
 	var awaitedUntil time.Time
 	if j.deps.waitForJobSet > 0 {
-		awaitedUntil = j.record.waiting.since().Add(j.deps.waitForJobSet)
+		awaitedUntil = firstSeen(&j.record.waiting.began).Add(j.deps.waitForJobSet)
 	}
 	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil)
 	if err != nil {
@@ -163,7 +152,11 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	}
 	wait = j.record.start.unmade.found(refusal != "")
 	if refusal == "" {
-		tellUnprepared(j)
+		if w := &j.record.waiting; !w.over && j.deps.waitForJobSet > 0 {
+			w.over = true
+			j.tell(jobevents.ReasonUnprepared, jobevents.ActionDescribe,
+				"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.deps.waitForJobSet)
+		}
 		return result{}
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe,
@@ -187,12 +180,20 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 		// Its end brings the job here again.
 		return unqueued(firstUnmade)
 	}
-	var err error
 	if why == "" {
-		why, err = nameTaken(ctx, j, js, jobs)
-	}
-	if err != nil || why == "" {
-		return result{err: err}
+		// Caches have only the Jobs of JobSets.
+		missing := sets.New(state.JobNames(js)...)
+		for i := range jobs {
+			missing.Delete(jobs[i].Name)
+		}
+		err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
+			if !metav1.IsControlledBy(child, js) {
+				why = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
+			}
+		})
+		if err != nil || why == "" {
+			return result{err: err}
+		}
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe, "does not queue, because %s", why)
 	return unqueued(firstUnmade)
@@ -207,21 +208,6 @@ func kept(kind string, obj client.Object) string {
 		}
 	}
 	return ""
-}
-
-// nameTaken says which Job has the name of one that JobSet has yet to make; empty: none. Caches have only the Jobs of JobSets.
-func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
-	missing := sets.New(state.JobNames(js)...)
-	for i := range made {
-		missing.Delete(made[i].Name)
-	}
-	taken := ""
-	err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
-		if !metav1.IsControlledBy(child, js) {
-			taken = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
-		}
-	})
-	return taken, err
 }
 
 // wait returns the time to the next look for a refusal, and whether the last look found

@@ -6,13 +6,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,7 +29,6 @@ type reconciler struct {
 	deps *dependencies
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
 	served, unknown := r.deps.trainer.Served()
@@ -80,7 +77,12 @@ func (j *job) reconcile(ctx context.Context) result {
 		always.add(of(ctx, j))
 	}
 	if j.decision.made && j.decision.err == nil {
-		tellStart(j)
+		if j.decision.started != "" && !j.IsSuspended() {
+			// Every start is news, also one by the admission of the last.
+			measureStart(j)
+			j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
+			j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
+		}
 		sum.add(all(ctx, j, rulesOf(j.phase()).settled))
 	}
 	sum.add(always)
@@ -117,7 +119,7 @@ func decide(ctx context.Context, j *job) result {
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
 	// Only a look that gets as far as a start finds that a roll-out is over.
-	decided := j.decision.made && j.decision.err == nil && !j.decision.rollingOut
+	decided := j.decision.made && j.decision.err == nil
 	if !sum.stale && (decided || j.record.told != jobevents.ReasonTrainerBehind) {
 		j.record.told = ""
 	}
@@ -137,8 +139,11 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	}
 	if apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("Another writer was faster", "error", err)
-		if name := jobclient.ConflictingWorkload(err); name != "" {
-			j.deps.expectations.Outdate(j.key, jobclient.VersionsNamed(name, jobclient.VersionsOf(j.view.Workloads)))
+		name := jobclient.ConflictingWorkload(err)
+		for _, wl := range j.view.Workloads {
+			if wl.Name == name {
+				j.deps.expectations.Outdate(j.key, wl)
+			}
 		}
 		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
@@ -168,7 +173,7 @@ func (e *dependencies) forgetName(key types.NamespacedName) {
 // went wrong: with that, or else with the decision itself.
 func followUp(ctx context.Context, j *job) result {
 	err := j.decision.err
-	if j.decision.rollingOut {
+	if errors.Is(err, peers.ErrRollingOut) {
 		err = cmp.Or(awaitRollout(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
@@ -185,17 +190,6 @@ func followUp(ctx context.Context, j *job) result {
 	}
 	j.decision.err = err
 	return ofError(err)
-}
-
-// tellStart says where a job was sent that this reconcile started.
-func tellStart(j *job) {
-	if j.decision.started == "" || j.IsSuspended() {
-		return
-	}
-	// Every start is news, also one by the admission of the last.
-	measureStart(j)
-	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
-	j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
 // yield does nothing for a job but to let its copies go, and tells a queued one why; without a message, it tells nothing.
@@ -256,24 +250,15 @@ func retryIn(err error) time.Duration {
 // gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
 // their CRD is missing, the answer names a cause.
 func gone(err error) bool {
-	what := notFound(err)
-	return what != nil && what.Name != "" && len(what.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, what.Kind)
+	what := jobclient.DetailsOf(err)
+	return apierrors.IsNotFound(err) && what.Name != "" && len(what.Causes) == 0 && (what.Kind == "workloads" || what.Kind == "trainjobs")
 }
 
-// classMissing reports whether err is of a priority class that is not there: it may come yet.
+// classMissing reports whether err is of a priority class that is not there: it may come yet. Caches name the kind, where the
+// API server names the resource.
 func classMissing(err error) bool {
-	what := notFound(err)
-	return what != nil && slices.Contains([]string{"WorkloadPriorityClass", "PriorityClass"}, what.Kind)
-}
-
-// notFound returns what was not found, nil where err is another answer. Caches name the kind, the API
-// server names the resource.
-func notFound(err error) *metav1.StatusDetails {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return nil
-	}
-	return status.Status().Details
+	kind := jobclient.DetailsOf(err).Kind
+	return apierrors.IsNotFound(err) && (kind == "WorkloadPriorityClass" || kind == "PriorityClass")
 }
 
 // terminating reports whether err is of a write into a namespace that is being deleted, and the job with it.
@@ -307,7 +292,6 @@ func quiet(log logr.Logger) logr.Logger {
 	return log.WithSink(quietSink{log.GetSink()})
 }
 
-// Error implements logr.LogSink.
 func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
 	if retryIn(err) == 0 {
 		s.LogSink.Error(err, msg, keysAndValues...)
@@ -319,12 +303,10 @@ func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
 	}
 }
 
-// WithValues implements logr.LogSink.
 func (s quietSink) WithValues(keysAndValues ...any) logr.LogSink {
 	return quietSink{s.LogSink.WithValues(keysAndValues...)}
 }
 
-// WithName implements logr.LogSink.
 func (s quietSink) WithName(name string) logr.LogSink {
 	return quietSink{s.LogSink.WithName(name)}
 }

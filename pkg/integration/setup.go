@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -145,12 +144,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := setupLedger(ctx, mgr, deps, opts); err != nil {
 		return nil, fmt.Errorf("setting up the ledger: %w", err)
 	}
-	self, err := username(ctx, mgr)
-	if err != nil {
-		return nil, err
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := mgr.GetClient().Create(ctx, review); err != nil {
+		return nil, fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
-	if err := warmCaches(ctx, mgr); err != nil {
-		return nil, err
+	self := review.Status.UserInfo.Username
+	// The webhooks read these: no request shall have to wait for them.
+	for _, obj := range []client.Object{
+		&corev1.Namespace{}, &schedulingv1.PriorityClass{},
+		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
+		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
+	} {
+		if _, err := mgr.GetCache().GetInformer(ctx, obj); err != nil {
+			return nil, fmt.Errorf("caching %T: %w", obj, err)
+		}
 	}
 	// Our own writes of TrainJobs pass the webhooks, too: a controller that is faster
 	// than them is refused, again and again.
@@ -158,7 +165,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 		Client: deps.client, InTree: deps.inTree, Trainer: deps.trainer, Describer: deps.Describer,
 		Queues: deps.queues, Kueue: deps.kueue, Self: self, Metrics: deps.metrics,
 	})
-	if err := awaitWebhooks(ctx, mgr); err != nil {
+	// That the server cannot be started ends the manager, and with it ctx.
+	started := mgr.GetWebhookServer().StartedChecker()
+	err = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return started(nil) == nil, nil })
+	if err != nil {
 		return nil, err
 	}
 	if err := setupReconciler(mgr, deps, opts); err != nil {
@@ -206,30 +216,6 @@ type Checks struct {
 	Facts func() []string
 }
 
-// awaitWebhooks returns when the webhook server takes requests. That one cannot be
-// started ends the manager, and with it ctx.
-func awaitWebhooks(ctx context.Context, mgr ctrl.Manager) error {
-	started := mgr.GetWebhookServer().StartedChecker()
-	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		return started(nil) == nil, nil
-	})
-}
-
-// warmCaches fills the caches that webhooks read, before the first request has to
-// wait for them. It returns when all are in step, so mgr has to be starting meanwhile.
-func warmCaches(ctx context.Context, mgr ctrl.Manager) error {
-	for _, obj := range []client.Object{
-		&corev1.Namespace{}, &schedulingv1.PriorityClass{},
-		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
-		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
-	} {
-		if _, err := mgr.GetCache().GetInformer(ctx, obj); err != nil {
-			return fmt.Errorf("caching %T: %w", obj, err)
-		}
-	}
-	return nil
-}
-
 func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*dependencies, error) {
 	renderer, err := trainjob.NewRenderer(ctx, mgr.GetScheme())
 	if err != nil {
@@ -250,11 +236,15 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	written, err := newEventRecorder(ctx, mgr)
+	written, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("setting up the client of events: %w", err)
+	}
+	broadcast, err := jobevents.Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme(), controllerName)
 	if err != nil {
 		return nil, err
 	}
-	recorder := jobevents.New(written)
+	recorder := jobevents.New(broadcast)
 	deps := &dependencies{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
@@ -275,27 +265,13 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 
 		waitForJobSet: opts.WaitForJobSet, startTimeout: cmp.Or(opts.StartTimeout, defaultStartTimeout),
 	}
-	runtimes.Looked = trainerLooked(mgr.GetClient())
-	opts.Kueue.OnChange(all.Requeue)
-	return deps, nil
-}
-
-// newEventRecorder returns what records the events about TrainJobs.
-func newEventRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, error) {
-	c, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("setting up the client of events: %w", err)
-	}
-	return jobevents.Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), c, mgr.GetScheme(), controllerName)
-}
-
-// trainerLooked returns what reports whether Trainer may have looked at a job, as far as is known
-// now: it freezes the runtime just before it makes the JobSet.
-func trainerLooked(cached client.Reader) func(context.Context, *trainjob.TrainJob) bool {
-	return func(ctx context.Context, job *trainjob.TrainJob) bool {
-		js, err := state.JobSetOf(ctx, cached, job)
+	// Trainer freezes the runtime just before it makes the JobSet: where there is one, it has looked at the job.
+	runtimes.Looked = func(ctx context.Context, job *trainjob.TrainJob) bool {
+		js, err := state.JobSetOf(ctx, mgr.GetClient(), job)
 		return err != nil || js != nil
 	}
+	opts.Kueue.OnChange(all.Requeue)
+	return deps, nil
 }
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
@@ -334,7 +310,19 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), ReconciliationTimeout: longestLook, RateLimiter: watches.RetryFailed(),
 			LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
 		}).
-		Complete(gated{&reconciler{deps: deps}, heap.NewGate(1, opts.Scarce)})
+		Complete(passing(heap.NewGate(1, opts.Scarce), &reconciler{deps: deps}))
+}
+
+// passing returns a reconciler whose reconciles pass a gate.
+func passing(gate *heap.Gate, r reconcile.Reconciler) reconcile.Func {
+	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		leave, err := gate.Pass(ctx)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		defer leave()
+		return r.Reconcile(ctx, req)
+	}
 }
 
 // longestLook is when a reconcile ends that an API server or a webhook keeps: others wait for its worker.
@@ -353,11 +341,11 @@ func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 }
 
 // framework returns Kueue's jobframework for a job, under the settings that hold now. PodsReady is ours
-// to report, see package podsready: jobframework writes it more often, and asks a cache of
+// to report, see podsready.go: jobframework writes it more often, and asks a cache of
 // LocalQueues that only Kueue itself fills.
 func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
-	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder.ForFramework(),
+	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder,
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
 		// Whether a namespace is managed is asked before, see leaveAlone: what has quota keeps it to its end.
@@ -367,29 +355,4 @@ func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
 		jobframework.WithCustomLabels(e.labels),
 	)
-}
-
-// username asks the API server who we are.
-func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := mgr.GetClient().Create(ctx, review); err != nil {
-		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
-	}
-	return review.Status.UserInfo.Username, nil
-}
-
-// gated is a reconciler whose reconciles pass a gate.
-type gated struct {
-	reconcile.Reconciler
-	gate *heap.Gate
-}
-
-// Reconcile implements reconcile.Reconciler.
-func (g gated) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	leave, err := g.gate.Pass(ctx)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	defer leave()
-	return g.Reconciler.Reconcile(ctx, req)
 }

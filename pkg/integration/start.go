@@ -37,11 +37,11 @@ import (
 // flavor of every PodSet.
 func placedMessage(wl *kueue.Workload) string {
 	admission := wl.Status.Admission
-	parts := make([]string, 0, len(admission.PodSetAssignments))
+	var parts []string
 	for i := range admission.PodSetAssignments {
 		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
 	}
-	return jobevents.Truncate(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
+	return kueuelib.TruncateEvent(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
 		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
 }
 
@@ -120,7 +120,8 @@ func placeChildJob(ctx context.Context, deps *dependencies, child *batchv1.Job, 
 	if apierrors.IsInvalid(err) && child.Status.StartTime != nil {
 		// Before Kubernetes 1.36 a suspended Job takes another template only while its status does not say that it ran.
 		// JobSet takes that away, too, when it resumes a Job.
-		if err = forgetStart(ctx, deps.client, child); err == nil {
+		forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, child.UID)
+		if err = deps.client.Status().Patch(ctx, child.DeepCopy(), client.RawPatch(types.MergePatchType, forget)); err == nil {
 			stored = placed
 			err = deps.client.Patch(ctx, stored, client.MergeFrom(child))
 		}
@@ -134,12 +135,6 @@ func placeChildJob(ctx context.Context, deps *dependencies, child *batchv1.Job, 
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(child))
 	return stored, nil
-}
-
-// forgetStart takes from the status of a suspended Job when it started.
-func forgetStart(ctx context.Context, c client.Client, child *batchv1.Job) error {
-	forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, child.UID)
-	return c.Status().Patch(ctx, child.DeepCopy(), client.RawPatch(types.MergePatchType, forget))
 }
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl
@@ -264,16 +259,12 @@ func awaitRollout(ctx context.Context, j *job) error {
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func ensurePlaced(ctx context.Context, j *job) result {
-	if j.ManagedExternally() || !j.manages || placed(j) {
+	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) || j.ManagedExternally() || !j.manages || placed(j) {
 		return result{}
 	}
-	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
-		return result{}
-	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopNotAdmitted); err != nil {
 		return ofError(err)
 	}
-	measureStop(j, metrics.StopNotAdmitted)
 	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
 	return result{}
 }
@@ -287,11 +278,8 @@ func ensureWithinQuota(ctx context.Context, j *job) result {
 		return result{}
 	}
 	wl := j.holdingQuota()
-	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
-		// Kueue takes it back already, and a deactivation stands in this Workload alone.
-		return result{}
-	}
-	if excess(j, wl, podset.Excess) == "" {
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) || excess(j, wl, podset.Excess) == "" {
+		// Where Kueue takes it back already, a deactivation stands in this Workload alone.
 		return result{}
 	}
 	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.

@@ -12,7 +12,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -47,11 +46,8 @@ const (
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
 // until then.
 func watchStop(ctx context.Context, j *job) result {
-	if j.UID == "" || !j.IsSuspended() {
-		return result{}
-	}
 	wl := j.holdingQuota()
-	if wl == nil {
+	if wl == nil || !j.IsSuspended() {
 		return result{}
 	}
 	since := state.StoppedSince(wl)
@@ -69,7 +65,7 @@ func watchStop(ctx context.Context, j *job) result {
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
 func tellStop(ctx context.Context, j *job) error {
-	if state.CountPods(j.childJobs()) > 0 {
+	if slices.ContainsFunc(j.childJobs(), func(child batchv1.Job) bool { return state.LivePods(&child) > 0 }) {
 		// How many is another event with each that ends.
 		j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
@@ -122,21 +118,6 @@ type release struct {
 	deleted bool
 }
 
-// lookForPods asks the API server for pods only where the caches say no and quota is given back:
-// a job that starts has none since that was done the last time. A job whose state cannot be read
-// may have pods: its quota must not be given away.
-func lookForPods(ctx context.Context, j *job) podsAnswer {
-	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		return podsAnswer{may: true}
-	}
-	releases := releases(ctx, j)
-	if releases == nil {
-		return podsAnswer{}
-	}
-	pods, err := j.pods().Left(ctx, j.key)
-	return podsAnswer{may: err != nil || len(pods) > 0, release: releases}
-}
-
 // releases returns the quota that is given back once the job is not active any more, nil for none.
 func releases(ctx context.Context, j *job) *release {
 	wl := j.holdingQuota()
@@ -166,11 +147,7 @@ func releases(ctx context.Context, j *job) *release {
 // changedPodSets reports whether the job asks for something else than its Workload, which jobframework deletes for it.
 func changedPodSets(ctx context.Context, j *job, wl *kueue.Workload) bool {
 	podSets, err := j.describe(ctx)
-	if err != nil {
-		return false
-	}
-	jobframework.SanitizePodSets(podSets)
-	return podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
+	return err == nil && podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
@@ -180,25 +157,30 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return result{}
 	}
-	left, err := j.pods().AnyLeft(ctx, j.key)
-	if left {
+	if waits := awaitLastPodOf(ctx, j, state.StoppingSince(workloads)); waits.ends() {
 		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: cmp.Or(err, reportPodsLeft(ctx, j))}
-	}
-	if err != nil {
-		return ofError(err)
-	}
-	if wait := mayRunYet(j); wait > 0 {
-		return lookAgain(wait)
+		return waits
 	}
 	if wait := mayBeMadeAgain(j); j.UID != "" && wait > 0 {
 		return lookAgain(wait)
 	}
-	for i := range workloads {
-		j.deps.leaves(workloads[i].UID)
+	for _, wl := range workloads {
+		j.deps.leaves(wl.UID)
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
 	return result{}
+}
+
+// awaitLastPodOf waits for the pods of a deleted TrainJob that stops since a time, and until no others can come.
+func awaitLastPodOf(ctx context.Context, j *job, since time.Time) result {
+	switch left, err := j.pods().AnyLeft(ctx, j.key); {
+	case err != nil:
+		return ofError(err)
+	case left:
+		return result{done: true, again: recheckIn(since), err: reportPodsLeft(ctx, j)}
+	}
+	wait := mayRunYet(j)
+	return result{done: wait > 0, again: wait}
 }
 
 // mayRunYet returns how long the JobSet of a deleted TrainJob that has quota may still get pods: until the garbage collector
@@ -209,9 +191,9 @@ func mayRunYet(j *job) time.Duration {
 	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" || j.pods().Closed() {
 		return 0
 	}
-	for i := range workloads {
-		owner, of := metav1.GetControllerOfNoCopy(&workloads[i]), metav1.GetControllerOfNoCopy(js)
-		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(workloads[i]) {
+	for _, wl := range workloads {
+		owner, of := metav1.GetControllerOfNoCopy(wl), metav1.GetControllerOfNoCopy(js)
+		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(wl) {
 			continue
 		}
 		if !ptr.Deref(js.Spec.Suspend, false) {
@@ -233,26 +215,22 @@ func mayRunYet(j *job) time.Duration {
 // that for the end of the job.
 func deleteCopies(ctx context.Context, j *job) result {
 	workloads := j.view.Workloads
-	if !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return placeholder.OfCopy(&wl) }) {
+	if !slices.ContainsFunc(workloads, placeholder.OfCopy) {
 		return result{}
 	}
 	if j.UID == "" {
 		return done(nil)
 	}
-	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
-		return result{done: true, again: recheckIn(j.DeletionTimestamp.Time), err: cmp.Or(err, reportPodsLeft(ctx, j))}
+	if waits := awaitLastPodOf(ctx, j, j.DeletionTimestamp.Time); waits.ends() {
+		return waits
 	}
-	if wait := mayRunYet(j); wait > 0 {
-		return lookAgain(wait)
-	}
-	for i := range workloads {
-		wl := &workloads[i]
+	for _, wl := range workloads {
 		// Of a finished one, MultiKueue has yet to read how the job ended.
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-			return ofError(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
+		if err := j.deps.deleteWorkload(ctx, wl, "deleting Workload %s of a deleted TrainJob"); err != nil {
+			return ofError(err)
 		}
 	}
 	return done(nil)
@@ -275,11 +253,8 @@ func suspendDeleted(ctx context.Context, j *job) result {
 	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() && comesBack(j) == nil || !managed(j) || j.pods().Closed() {
 		return result{}
 	}
-	if err := suspend(ctx, j, false); err != nil {
+	if err := suspend(ctx, j, false, metrics.StopTrainJobDeleted); err != nil {
 		return ofError(client.IgnoreNotFound(err))
-	}
-	if !j.TrainJob.Finished() {
-		measureStop(j, metrics.StopTrainJobDeleted)
 	}
 	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
 	return result{}
@@ -289,8 +264,8 @@ func suspendDeleted(ctx context.Context, j *job) result {
 // jobframework would delete its Workload, and with it the quota that they run on. MultiKueue
 // deletes that itself, and soon sends the job here again: then the pods are all that is left.
 func awaitPodsOfFormer(ctx context.Context, j *job) result {
-	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl kueue.Workload) bool {
-		owner := metav1.GetControllerOfNoCopy(&wl)
+	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl *kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(wl)
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
 	since := state.StoppingSince(former)
@@ -302,7 +277,9 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 		since = j.CreationTimestamp.Time
 	}
 	js := j.jobSet()
-	if copied && j.record.alone && !madeOfFormer(j) {
+	// Only a JobSet or a Job of a former TrainJob of this name can bring pods of it after the last was gone.
+	formerJobSet := j.view.JobSet != nil && js == nil && state.ControllerOfKind(j.view.JobSet, trainjob.GVK.Kind) != nil
+	if copied && j.record.alone && !formerJobSet && len(jobsOfFormer(j)) == 0 {
 		return result{}
 	}
 	pods, err := j.pods().Left(ctx, j.key)
@@ -333,12 +310,10 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 // formerMayRun returns how long a former TrainJob of the same name, which stops since a time, may still get pods: its
 // controllers carry on what they saw of it.
 func formerMayRun(j *job, since time.Time) time.Duration {
-	js := j.jobSet()
-	if slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
-		return (js == nil || !metav1.IsControlledBy(&child, js)) && state.HasPods(child)
-	}) {
+	if slices.ContainsFunc(jobsOfFormer(j), state.HasPods) {
 		return recheckIn(since)
 	}
+	js := j.jobSet()
 	if js != nil {
 		// The one of the former job is gone.
 		return 0
@@ -346,14 +321,10 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 	return mayRunYet(j)
 }
 
-// madeOfFormer reports whether the caches have a JobSet or a Job of a former TrainJob of this name:
-// only that can bring pods of it after the last was gone.
-func madeOfFormer(j *job) bool {
-	js := j.view.JobSet
-	if js != nil && j.jobSet() == nil && state.ControllerOfKind(js, trainjob.GVK.Kind) != nil {
-		return true
-	}
-	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
+// jobsOfFormer returns the Jobs of former TrainJobs of this name.
+func jobsOfFormer(j *job) []batchv1.Job {
+	js := j.jobSet()
+	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && metav1.IsControlledBy(&child, js) })
 }
 
 const (
@@ -371,17 +342,15 @@ func recheckIn(since time.Time) time.Duration {
 // startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
 // the job, and Stop calls finishDeactivation when its last pod is gone. One without quota is deactivated at once.
 func startDeactivation(ctx context.Context, j *job) result {
-	workloads := j.workloads()
-	for i := range workloads {
-		wl := &workloads[i]
-		countedByKueue := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
+	for _, wl := range j.workloads() {
+		countedByKueue := state.HoldsQuota(wl) && kueuelib.IsActive(wl)
 		switch {
 		case !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl):
 		case deactivation.Marked(wl) && !countedByKueue:
 			return done(deactivateWorkload(ctx, j, wl))
 		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
 			return done(evictToDeactivate(ctx, j, wl))
-		case countedByKueue && deactivation.Pending(wl), state.HoldsQuota(*wl) && !kueuelib.IsActive(wl):
+		case countedByKueue && deactivation.Pending(wl), state.HoldsQuota(wl) && !kueuelib.IsActive(wl):
 			keepTimeLimit(j, wl)
 		}
 	}
@@ -399,11 +368,11 @@ func keepTimeLimit(j *job, wl *kueue.Workload) {
 
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
 func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
-	ofQueue, err := j.deps.podsReady().ExposesMetrics(ctx, wl)
+	cause, message := deactivation.Why(wl)
+	ofQueue, err := j.deps.exposesMetrics(ctx, wl)
 	if err != nil {
 		return err
 	}
-	cause, message := deactivation.Why(wl)
 	err = kueuelib.EvictToDeactivate(ctx, j.deps.client, j.deps.Recorder.EventRecorder, wl.DeepCopy(), cause, message, ofQueue, j.deps.labels)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("evicting Workload %s, which is to be deactivated: %w", client.ObjectKeyFromObject(wl), err)
@@ -426,12 +395,8 @@ func deactivateWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
 	inactive := wl.DeepCopy()
 	inactive.Spec.Active = ptr.To(false)
 	delete(inactive.Annotations, deactivation.Annotation)
-	err := j.deps.client.Patch(ctx, inactive, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("deactivating Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	if err := j.deps.patchWorkload(ctx, wl, inactive, "deactivating Workload %s"); err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	if kueuelib.IsActive(wl) {
 		ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")

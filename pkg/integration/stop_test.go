@@ -220,9 +220,9 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		r, _ := newReconciler(t, append(tc.there, stored, inttest.WorkloadOf(former, kit.Admitted))...)
 		j := jobOf(t, r, stored)
-		for i := range j.view.Workloads {
-			if metav1.IsControlledBy(&j.view.Workloads[i], former) {
-				j.view.Workloads[i].DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
+		for _, wl := range j.view.Workloads {
+			if metav1.IsControlledBy(wl, former) {
+				wl.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
 			}
 		}
 		outcome := awaitPodsOfFormer(t.Context(), j)

@@ -45,44 +45,34 @@ func leaveAlone(ctx context.Context, j *job) result {
 	if !j.alive() || !j.deps.expectations.Satisfied(&j.TrainJob) {
 		return result{done: len(workloads) == 0}
 	}
-	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
+	if slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
 		return !wl.DeletionTimestamp.IsZero() && (wl.Spec.QueueName != "" || state.HoldsQuota(wl)) || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
 	}) {
 		return result{}
 	}
-	for i := range workloads {
-		wl := &workloads[i]
+	for _, wl := range workloads {
 		if !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			// jobframework lets it go of jobs with a queue alone.
 			return done(client.IgnoreNotFound(kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy())))
 		}
 		if wl.DeletionTimestamp.IsZero() && !kueuelib.IsFinished(wl) {
-			if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-				return ofError(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
-			}
-			return done(nil)
+			return done(j.deps.deleteWorkload(ctx, wl, "deleting Workload %s of a namespace that Kueue does not manage"))
 		}
 	}
 	if err := free(ctx, j); err != nil {
 		return ofError(err)
 	}
-	tellUnmanaged(j)
+	if queue := jobframework.QueueName(j); queue != "" {
+		becomes := "runs outside of all quotas"
+		if j.IsSuspended() {
+			becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
+		} else if j.deps.Field.HoldsGate(&j.Spec) {
+			becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
+		}
+		j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
+			"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
+	}
 	return done(nil)
-}
-
-// tellUnmanaged says that a queue is named in vain.
-func tellUnmanaged(j *job) {
-	queue, becomes := jobframework.QueueName(j), "runs outside of all quotas"
-	if queue == "" {
-		return
-	}
-	if j.IsSuspended() {
-		becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
-	} else if j.deps.Field.HoldsGate(&j.Spec) {
-		becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
-	}
-	j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
-		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
 }
 
 // beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
@@ -125,8 +115,13 @@ func free(ctx context.Context, j *job) error {
 	if err != nil || len(placements) == 0 {
 		return err
 	}
-	if !j.IsSuspended() {
-		return renewGated(ctx, j)
+	if js := j.jobSet(); !j.IsSuspended() {
+		if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+			return nil
+		}
+		// Its user resumed it between the two writes. A running TrainJob takes no patch, and removing the last label of an
+		// untyped metadata leaves null, which JobSet's CRD refuses.
+		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take the admission gate from JobSet %s", js.Name))
 	}
 	free := j.DeepCopy()
 	if changed, err := j.deps.Field.Set(&free.Spec, placements); err != nil || !changed {
@@ -150,16 +145,6 @@ func free(ctx context.Context, j *job) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Took the admission gate away")
 	return nil
-}
-
-// renewGated has Trainer recreate the JobSet of a job that its user resumed between the two writes of free: a running
-// TrainJob takes no patch, and removing the last label of an untyped metadata leaves null, which JobSet's CRD refuses.
-func renewGated(ctx context.Context, j *job) error {
-	js := j.jobSet()
-	if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
-		return nil
-	}
-	return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take the admission gate from JobSet %s", js.Name))
 }
 
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no

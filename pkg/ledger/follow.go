@@ -60,9 +60,9 @@ func (l *Ledger) Follow(ctx context.Context, caches cache.Informers) error {
 }
 
 // Look has the ledger take note of what else than a Workload has changed, such as its Jobs.
-func (l *Ledger) Look(ctx context.Context, workloads []kueue.Workload) {
-	for i := range workloads {
-		l.look(ctx, &workloads[i])
+func (l *Ledger) Look(ctx context.Context, workloads []*kueue.Workload) {
+	for _, wl := range workloads {
+		l.look(ctx, wl)
 	}
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package caches says what the manager's caches hold: of which kinds which objects, by which
-// fields they are found (this file), and what is left of an object before it is stored
-// (transform.go).
+// fields they are found, how a CRD is followed (this file), and what is left of an object before it
+// is stored (transform.go).
 package caches
 
 import (
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -67,6 +68,27 @@ const JobSetIndex = "jobSet"
 func jobSetOf(child client.Object) []string {
 	if name, ok := child.GetLabels()[jobsetapi.JobSetNameKey]; ok {
 		return []string{name}
+	}
+	return nil
+}
+
+// FollowCRD calls look with the one CRD that crds has, as it is now and at every change of it, and gone when it is deleted.
+// It returns when crds is in step.
+func FollowCRD(ctx context.Context, crds cache.Cache, name string, look func(*apiextensionsv1.CustomResourceDefinition), gone func()) error {
+	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
+	if err != nil {
+		return fmt.Errorf("caching CRD %s: %w", name, err)
+	}
+	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { look(obj.(*apiextensionsv1.CustomResourceDefinition)) },
+		UpdateFunc: func(_, obj any) { look(obj.(*apiextensionsv1.CustomResourceDefinition)) },
+		DeleteFunc: func(any) { gone() },
+	})
+	if err != nil {
+		return fmt.Errorf("following CRD %s: %w", name, err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
+		return ctx.Err()
 	}
 	return nil
 }

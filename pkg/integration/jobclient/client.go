@@ -2,8 +2,8 @@
 
 // Package jobclient reads and writes TrainJobs under the condition that they are still what
 // the manager knows (client.go, decisions.go), remembers what it wrote until the caches have
-// heard of it (expectations.go), repeats a write that somebody undoes or refuses
-// less and less often (backoff.go), and tells refusals apart (errors.go).
+// heard of it (expectations.go), and tells refusals apart, and repeats a write that somebody
+// undoes or refuses less and less often (backoff.go).
 package jobclient
 
 import (
@@ -161,7 +161,8 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 			refused()
 		}
 		if decides(refusal) && refusal == err { //nolint:errorlint // the very same error: anything else is a view that was overtaken
-			c.expectations.reverted(&trainjob.TrainJob{ObjectMeta: *known}, string(what), refusedAgain(refusal))
+			c.expectations.reverted(&trainjob.TrainJob{ObjectMeta: *known}, string(what),
+				fmt.Sprintf("a write of kueue-trainer is refused again and again, and repeated less and less often: %v", refusal))
 		}
 		return refusal
 	}

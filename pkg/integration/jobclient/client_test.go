@@ -444,24 +444,27 @@ func TestStoppedBeforeResume(t *testing.T) {
 
 func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 	key := types.NamespacedName{Namespace: "team", Name: "llm"}
-	old, current := []Version{{"uid", "wl", "5"}}, []Version{{"uid", "wl", "6"}}
+	at := func(uid types.UID, version string) []*kueue.Workload {
+		return []*kueue.Workload{{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}}
+	}
+	old, current := at("uid", "5"), at("uid", "6")
 	e := ledFrom(time.Time{})
 	expect.That(t, !e.Outdated(key, old), "a version is outdated before anybody said so")
-	e.Outdate(key, old)
+	e.Outdate(key, old[0])
 	expect.That(t, e.Outdated(key, old) && !e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old),
 		"a version that was overtaken is not outdated, or another job's is")
 	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
 
-	e.Outdate(key, old)
-	e.byName[key].old[old[0]] = time.Now().Add(-time.Minute)
+	e.Outdate(key, old[0])
+	e.byName[key].old[versionOf(old[0])] = time.Now().Add(-time.Minute)
 	expect.That(t, !e.Outdated(key, old), "a version is outdated for ever, although nothing newer came")
 
-	others := []Version{{"other", "other", "1"}}
-	e.Outdate(key, old)
-	e.Outdate(key, others)
+	others := at("other", "1")
+	e.Outdate(key, old[0])
+	e.Outdate(key, others[0])
 	expect.That(t, e.Outdated(key, append(others, old...)) && e.Outdated(key, append(others, current...)),
 		"with several Workloads, one that is still old does not count")
-	expect.That(t, !e.Outdated(key, []Version{{"other", "other", "2"}, current[0]}), "all Workloads are newer, and still outdated")
+	expect.That(t, !e.Outdated(key, append(at("other", "2"), current...)), "all Workloads are newer, and still outdated")
 }
 
 func TestOvertakenWorkload(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -57,22 +58,7 @@ func membersTests(path string, have map[string]string, keys []string) []jsonpatc
 
 // decidedAlike reports whether the tests made of one object hold for another.
 func decidedAlike(live, known *metav1.ObjectMeta) bool {
-	return membersAlike(live.Labels, known.Labels, decidingLabels) &&
-		membersAlike(live.Annotations, known.Annotations, decidingAnnotations)
-}
-
-func membersAlike(live, known map[string]string, keys []string) bool {
-	if (len(live) == 0) != (len(known) == 0) {
-		return false
-	}
-	for _, key := range keys {
-		a, inLive := live[key]
-		b, inKnown := known[key]
-		if a != b || inLive != inKnown {
-			return false
-		}
-	}
-	return true
+	return reflect.DeepEqual(decisionTests(live), decisionTests(known))
 }
 
 // SetQueue sets the queue label of a TrainJob that has none. If somebody set it meanwhile, it returns a conflict.

@@ -39,8 +39,8 @@ type memory struct {
 	start  start
 	// vain are the writes that brought nothing, by what they set.
 	vain map[string]failedWrite
-	// old are versions of its Workloads, or of those of a former job of its name, that were overtaken.
-	old outdatedVersions
+	// old are versions of its Workloads, or of those of a former job of its name, of which newer ones exist, and since when.
+	old map[version]time.Time
 }
 
 // sighting is when a generation was known first.
@@ -222,32 +222,17 @@ func (e *Expectations) Forget(job types.NamespacedName) {
 // event of the newer one ends that earlier.
 const outdatedFor = 5 * time.Second
 
-// Version is one state of a Workload.
-type Version struct {
-	uid                   types.UID
-	name, resourceVersion string
+// version is one state of a Workload.
+type version struct {
+	uid             types.UID
+	resourceVersion string
 }
 
-// VersionsOf returns the states that workloads are in.
-func VersionsOf(workloads []kueue.Workload) []Version {
-	var versions []Version
-	for i := range workloads {
-		versions = append(versions, Version{workloads[i].UID, workloads[i].Name, workloads[i].ResourceVersion})
-	}
-	return versions
-}
+func versionOf(wl *kueue.Workload) version { return version{wl.UID, wl.ResourceVersion} }
 
-// VersionsNamed returns the versions of a Workload.
-func VersionsNamed(name string, versions []Version) []Version {
-	return slices.DeleteFunc(slices.Clone(versions), func(v Version) bool { return v.name != name })
-}
-
-// outdatedVersions are versions of Workloads of which newer ones exist, and since when.
-type outdatedVersions map[Version]time.Time
-
-// Outdate notes that newer versions exist than these, of the Workloads of a TrainJob: we
-// wrote one, or were refused for another's.
-func (e *Expectations) Outdate(job types.NamespacedName, versions []Version) {
+// Outdate notes that a newer version exists than this, of a Workload of a TrainJob: we wrote one, or were refused for
+// another's.
+func (e *Expectations) Outdate(job types.NamespacedName, wl *kueue.Workload) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.byName[job] == nil {
@@ -255,24 +240,22 @@ func (e *Expectations) Outdate(job types.NamespacedName, versions []Version) {
 	}
 	m := e.byName[job]
 	if m.old == nil {
-		m.old = outdatedVersions{}
+		m.old = map[version]time.Time{}
 	}
-	for _, v := range versions {
-		m.old[v] = e.clock.Now()
-	}
+	m.old[versionOf(wl)] = e.clock.Now()
 }
 
-// Outdated reports whether one of these versions is known to be overtaken. Whatever would be
+// Outdated reports whether one of these views of Workloads is known to be overtaken. Whatever would be
 // written by it would be refused again.
-func (e *Expectations) Outdated(job types.NamespacedName, versions []Version) bool {
+func (e *Expectations) Outdated(job types.NamespacedName, workloads []*kueue.Workload) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.byName[job]
 	if m == nil {
 		return false
 	}
-	maps.DeleteFunc(m.old, func(v Version, at time.Time) bool {
-		return e.clock.Since(at) >= outdatedFor || !slices.Contains(versions, v)
+	maps.DeleteFunc(m.old, func(v version, at time.Time) bool {
+		return e.clock.Since(at) >= outdatedFor || !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool { return versionOf(wl) == v })
 	})
 	return len(m.old) > 0
 }

@@ -3,11 +3,10 @@
 package jobevents
 
 import (
+	"cmp"
 	"fmt"
 
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Reasons and actions of our own events on TrainJobs; Kueue's jobframework adds
@@ -55,11 +54,6 @@ const (
 	ActionQueue    = "Queue"
 )
 
-// Truncate keeps a message within what the events API takes.
-func Truncate(message string) string {
-	return kueuelib.TruncateEvent(message)
-}
-
 // Count returns a number of things in words: 1 pod, 2 pods.
 func Count(n int32, noun string) string {
 	if n == 1 {
@@ -69,12 +63,7 @@ func Count(n int32, noun string) string {
 }
 
 // messageOf returns what the log says of an event of this reason.
-func messageOf(reason string) string {
-	if message, ok := messages[reason]; ok {
-		return message
-	}
-	return otherMessage
-}
+func messageOf(reason string) string { return cmp.Or(messages[reason], otherMessage) }
 
 const otherMessage = "Recorded an event"
 

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 const (
@@ -51,7 +53,7 @@ type event struct {
 
 // New returns a Recorder that passes to recorder what is news. It logs nothing: see LoggingTo.
 func New(recorder events.EventRecorder) *Recorder {
-	return &Recorder{EventRecorder: recorder, stuckReasons: &stuckReasons{}, last: lru.New(remembered)}
+	return &Recorder{EventRecorder: recorder, stuckReasons: &stuckReasons{byUID: map[types.UID]stuck{}}, last: lru.New(remembered)}
 }
 
 // LoggingTo returns a Recorder that remembers the same, and writes a line of each event to log,
@@ -64,22 +66,31 @@ func (r *Recorder) LoggingTo(log logr.Logger) *Recorder {
 
 // Eventf implements events.EventRecorder.
 func (r *Recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	text := reason + ": " + fmt.Sprintf(note, args...)
+	if reason == ReasonStarted && action != ActionStart {
+		// jobframework's word of a start. The reconciler records it with the flavors.
+		return
+	}
+	message := fmt.Sprintf(note, args...)
 	if obj, err := meta.Accessor(regarding); err == nil {
 		if eventType == corev1.EventTypeWarning {
 			r.Note(obj.GetUID(), reason)
 		}
-		if r.repeats(obj.GetUID(), text) {
+		if r.repeats(obj.GetUID(), reason+": "+message) {
 			return
 		}
 	}
-	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
-	r.log.Info(messageOf(reason), "reason", reason, "detail", fmt.Sprintf(note, args...))
+	r.record(regarding, related, eventType, reason, action, message)
+}
+
+// record records what is news, and logs it.
+func (r *Recorder) record(regarding, related runtime.Object, eventType, reason, action, note string) {
+	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", note)
+	r.log.Info(messageOf(reason), "reason", reason, "detail", note)
 }
 
 // Warn records a Warning that quotes err.
 func (r *Recorder) Warn(regarding runtime.Object, reason, action string, err error) {
-	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", Truncate(err.Error()))
+	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", kueuelib.TruncateEvent(err.Error()))
 }
 
 // stateKey keeps states apart from other events of the same object.
@@ -94,23 +105,7 @@ func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message 
 		return
 	}
 	if !r.repeats(key, reason+": "+message) {
-		r.EventRecorder.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", message)
-		r.log.Info(messageOf(reason), "reason", reason, "detail", message)
-	}
-}
-
-// ForFramework returns the recorder of jobframework. It leaves the start to the reconciler,
-// which records it with the flavors.
-func (r *Recorder) ForFramework() events.EventRecorder { return frameworkRecorder{r} }
-
-type frameworkRecorder struct {
-	events.EventRecorder
-}
-
-// Eventf implements events.EventRecorder.
-func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	if reason != ReasonStarted {
-		r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+		r.record(regarding, nil, corev1.EventTypeWarning, reason, action, message)
 	}
 }
 
@@ -118,7 +113,9 @@ func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, 
 func (r *Recorder) Forget(uid types.UID) {
 	r.last.Remove(uid)
 	r.last.Remove(stateKey(uid))
-	r.forget(uid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byUID, uid)
 }
 
 // Resolve makes an event of this reason news again for an object: what it was about is over.
@@ -147,38 +144,31 @@ var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: tru
 // stuckReasons are what TrainJobs wait for that does not come by itself: for each the reason of the
 // first Warning in the last look at it, whether that was news to anybody or not.
 type stuckReasons struct {
-	mu sync.Mutex
-	// noted are of looks that are under way, last of those that are over.
-	noted, last map[types.UID]string
+	mu    sync.Mutex
+	byUID map[types.UID]stuck
 }
+
+// stuck is the reason that was noted in the look that is under way, and that of the last one.
+type stuck struct{ noted, last string }
 
 // Note has a TrainJob count as being in trouble for a reason, as a Warning does.
 func (t *stuckReasons) Note(uid types.UID, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if passing[reason] || t.noted[uid] != "" {
-		return
+	if s := t.byUID[uid]; !passing[reason] && s.noted == "" {
+		t.byUID[uid] = stuck{noted: reason, last: s.last}
 	}
-	if t.noted == nil {
-		t.noted = map[types.UID]string{}
-	}
-	t.noted[uid] = reason
 }
 
 // EndLook ends a look at a TrainJob: its reasons are those that were noted meanwhile.
 func (t *stuckReasons) EndLook(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	reason := t.noted[uid]
-	delete(t.noted, uid)
-	if reason == "" {
-		delete(t.last, uid)
-		return
+	if noted := t.byUID[uid].noted; noted != "" {
+		t.byUID[uid] = stuck{last: noted}
+	} else {
+		delete(t.byUID, uid)
 	}
-	if t.last == nil {
-		t.last = map[types.UID]string{}
-	}
-	t.last[uid] = reason
 }
 
 // StuckReason returns the reason of what a TrainJob waits for that does not come by itself; empty: there
@@ -186,14 +176,7 @@ func (t *stuckReasons) EndLook(uid types.UID) {
 func (t *stuckReasons) StuckReason(uid types.UID) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.last[uid]
-}
-
-func (t *stuckReasons) forget(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.noted, uid)
-	delete(t.last, uid)
+	return t.byUID[uid].last
 }
 
 // Broadcast returns a recorder of events by controller, which c writes, each with its own note.
@@ -215,7 +198,6 @@ type byNote struct {
 	scheme *runtime.Scheme
 }
 
-// Eventf implements events.EventRecorder.
 func (r byNote) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	// client-go tells of what it cannot refer to.
 	if ref, err := reference.GetReference(r.scheme, regarding); err == nil {
@@ -228,7 +210,6 @@ func (r byNote) Eventf(regarding, related runtime.Object, eventType, reason, act
 
 type sink struct{ events.EventSink }
 
-// Create implements events.EventSink.
 func (s sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
 	event = event.DeepCopy()
 	event.Regarding.FieldPath = ""

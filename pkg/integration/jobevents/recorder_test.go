@@ -50,7 +50,7 @@ func TestRecorder(t *testing.T) {
 		recorder := events.NewFakeRecorder(10)
 		once := New(recorder)
 		for _, e := range tc.events {
-			once.Eventf(inttest.Job(e.uid), nil, corev1.EventTypeNormal, e.reason, "Act", "%s", e.note)
+			once.Eventf(inttest.Job(e.uid), nil, corev1.EventTypeNormal, e.reason, ActionStart, "%s", e.note)
 		}
 		var got []string
 		for len(recorder.Events) > 0 {
@@ -66,7 +66,7 @@ func TestResolvedEventIsNews(t *testing.T) {
 		once := New(recorder)
 		job := inttest.Job("a")
 		for range 2 {
-			once.Eventf(job, nil, corev1.EventTypeWarning, "Unknown", "Act", "no runtime")
+			once.Eventf(job, nil, corev1.EventTypeWarning, "Unknown", ActionStart, "no runtime")
 			once.Resolve(job.UID, settled)
 		}
 		expect.Same(t, "Unexpected number of events where what is over is "+settled, want, len(recorder.Events))

@@ -43,12 +43,7 @@ type Counts struct {
 	Managed func(ctx context.Context, namespace string) (bool, error)
 }
 
-// Metrics are those that a Counts tells.
-func (c *Counts) Metrics() []metrics.Metric {
-	return []metrics.Metric{metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods}
-}
-
-// Tell tells them.
+// Tell tells metrics.TrainJobs, metrics.StuckTrainJobs and metrics.GatedPods.
 func (c *Counts) Tell(tell metrics.Tell) {
 	select {
 	case <-c.Leads:
@@ -63,9 +58,11 @@ func (c *Counts) Tell(tell metrics.Tell) {
 }
 
 func (c *Counts) tell(ctx context.Context, tell metrics.Tell) error {
-	seen, err := c.read(ctx)
-	if err != nil {
-		return err
+	seen := &view{}
+	for _, list := range []client.ObjectList{&seen.jobs, &seen.workloads, &seen.jobSets, &seen.queues, &seen.pods} {
+		if err := c.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing %T: %w", list, err)
+		}
 	}
 	gated := 0
 	for i := range seen.pods.Items {
@@ -97,16 +94,6 @@ type view struct {
 	pods      corev1.PodList
 }
 
-func (c *Counts) read(ctx context.Context) (*view, error) {
-	seen := &view{}
-	for _, list := range []client.ObjectList{&seen.jobs, &seen.workloads, &seen.jobSets, &seen.queues, &seen.pods} {
-		if err := c.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing %T: %w", list, err)
-		}
-	}
-	return seen, nil
-}
-
 // unmanaged returns the namespaces that Kueue does not manage: who names a queue there waits for nobody.
 func (c *Counts) unmanaged(ctx context.Context, seen *view) (map[string]bool, error) {
 	out := map[string]bool{}
@@ -136,7 +123,17 @@ type of struct {
 // count returns how many TrainJobs of queues there are by state, and by trouble.
 func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, labels metrics.QueueLabels) (states, stuck map[of]int) {
 	states, stuck = map[of]int{}, map[of]int{}
-	workloads, jobSets, leads := v.workloadsByJob(), v.jobSetsByJob(), v.clusterQueues()
+	workloads := v.workloadsByJob()
+	jobSets := make(map[types.UID]*jobsetapi.JobSet, len(v.jobSets.Items))
+	for i := range v.jobSets.Items {
+		if owner := metav1.GetControllerOfNoCopy(&v.jobSets.Items[i]); owner != nil {
+			jobSets[owner.UID] = &v.jobSets.Items[i]
+		}
+	}
+	leads := make(map[types.NamespacedName]string, len(v.queues.Items))
+	for i := range v.queues.Items {
+		leads[client.ObjectKeyFromObject(&v.queues.Items[i])] = string(v.queues.Items[i].Spec.ClusterQueue)
+	}
 	for i := range v.jobs.Items {
 		job := &v.jobs.Items[i]
 		wl := workloads[job.UID]
@@ -169,28 +166,9 @@ func (v *view) workloadsByJob() map[types.UID]*kueue.Workload {
 		if owner == nil || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if known := out[owner.UID]; known == nil || !state.HoldsQuota(*known) {
+		if known := out[owner.UID]; known == nil || !state.HoldsQuota(known) {
 			out[owner.UID] = wl
 		}
-	}
-	return out
-}
-
-func (v *view) jobSetsByJob() map[types.UID]*jobsetapi.JobSet {
-	out := make(map[types.UID]*jobsetapi.JobSet, len(v.jobSets.Items))
-	for i := range v.jobSets.Items {
-		if owner := metav1.GetControllerOfNoCopy(&v.jobSets.Items[i]); owner != nil {
-			out[owner.UID] = &v.jobSets.Items[i]
-		}
-	}
-	return out
-}
-
-// clusterQueues returns where each LocalQueue leads.
-func (v *view) clusterQueues() map[types.NamespacedName]string {
-	out := make(map[types.NamespacedName]string, len(v.queues.Items))
-	for i := range v.queues.Items {
-		out[client.ObjectKeyFromObject(&v.queues.Items[i])] = string(v.queues.Items[i].Spec.ClusterQueue)
 	}
 	return out
 }

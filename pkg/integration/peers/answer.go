@@ -25,7 +25,6 @@ const (
 	answerActive
 )
 
-// String implements fmt.Stringer.
 func (a answer) String() string {
 	return [...]string{"unknown", "off", "active"}[a]
 }
@@ -97,13 +96,7 @@ var (
 	refusingWebhook    = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 )
 
-// inTreeUnknownMessage says why it is unknown whether the in-tree integration is active,
-// and what to do. The look is a dry run in the manager's own namespace.
-func inTreeUnknownMessage(namespace string, err error) string {
-	return fmt.Sprintf("it is unknown whether Kueue's in-tree TrainJob integration is active as well, so kueue-trainer does nothing yet; "+
-		"it asks by creating a TrainJob in namespace %s as a dry run, which failed: %v; %s", namespace, err, inTreeUnknownRemedy(namespace, err))
-}
-
+// inTreeUnknownRemedy says what to do about a look that was not answered, which is a dry run in the manager's own namespace.
 func inTreeUnknownRemedy(namespace string, err error) string {
 	text := err.Error()
 	if found := unreachableWebhook.FindStringSubmatch(text); found != nil {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,8 +46,7 @@ type InTree struct {
 	all       *TrainJobs
 	kueue     *kueueconfig.Follower
 
-	mu   sync.Mutex
-	view inTreeView
+	view atomic.Pointer[inTreeView]
 	// saidSilent is set once people were told that there is no answer. Only looks touch it.
 	saidSilent bool
 }
@@ -55,19 +54,24 @@ type InTree struct {
 // NewInTree returns an InTree without an answer, which asks by c in the manager's namespace, of a Kueue with these
 // settings. Whenever there is another answer, all TrainJobs are looked at again.
 func NewInTree(c client.Client, namespace string, kueue *kueueconfig.Follower, all *TrainJobs) *InTree {
-	return &InTree{client: c, namespace: namespace, kueue: kueue, all: all}
+	t := &InTree{client: c, namespace: namespace, kueue: kueue, all: all}
+	t.view.Store(&inTreeView{})
+	return t
 }
 
 // Start implements manager.Runnable.
 func (t *InTree) Start(ctx context.Context) error {
 	for {
-		if err := t.look(ctx); err != nil {
+		asking, cancel := context.WithTimeout(ctx, lookTimeout)
+		active, unanswered := t.probe(asking)
+		cancel()
+		if err := t.Observe(ctx, time.Now(), active, unanswered); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(t.viewed().wait(time.Now())):
+		case <-time.After(t.view.Load().wait(time.Now())):
 		}
 	}
 }
@@ -77,24 +81,6 @@ func (t *InTree) NeedLeaderElection() bool { return false }
 
 // lookTimeout bounds one look. A webhook may take as long as the API server lets it.
 const lookTimeout = 15 * time.Second
-
-// look asks once.
-func (t *InTree) look(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	found, err := t.probe(asking)
-	return t.Observe(ctx, time.Now(), found, err)
-}
-
-// Observe takes note of a look at this time: whether the integration is active, or why there
-// was no answer.
-func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, err error) error {
-	before := t.viewed()
-	if err != nil {
-		return t.set(ctx, before, before.unheard(err, at))
-	}
-	return t.set(ctx, before, before.heard(active))
-}
 
 // probe reports whether the in-tree webhook answers.
 func (t *InTree) probe(ctx context.Context) (bool, error) {
@@ -143,12 +129,15 @@ var errListed = errors.New("Kueue's configuration lists its in-tree integration,
 // errSuspendsAll is why an answer says nothing of Kueue.
 var errSuspendsAll = errors.New("it is suspended, also in no queue, which Kueue leaves alone")
 
-// set takes note of another view, and tells people what is new in it. Whenever something
-// is, every TrainJob is looked at again.
-func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
-	t.mu.Lock()
-	t.view = after
-	t.mu.Unlock()
+// Observe takes note of a look at this time: whether the integration is active, or why there was no answer. It tells people
+// what is new. Whenever something is, every TrainJob is looked at again.
+func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, unanswered error) error {
+	before := t.view.Load()
+	after := before.heard(active)
+	if unanswered != nil {
+		after = before.unheard(unanswered, at)
+	}
+	t.view.Store(&after)
 	now := time.Now()
 	silentNow := after.silent(now) && !t.saidSilent
 	t.saidSilent = after.silent(now)
@@ -169,23 +158,16 @@ func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
 	return t.all.Requeue(ctx)
 }
 
-// viewed returns what is known now.
-func (t *InTree) viewed() inTreeView {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.view
-}
-
 // Active reports whether the manager has to stand aside.
-func (t *InTree) Active() bool { return t.viewed().answer == answerActive }
+func (t *InTree) Active() bool { return t.view.Load().answer == answerActive }
 
 // Unknown reports whether there was no answer yet.
-func (t *InTree) Unknown() bool { return t.viewed().answer == answerUnknown }
+func (t *InTree) Unknown() bool { return t.view.Load().answer == answerUnknown }
 
 // State returns what is known now, in the words of pkg/metrics. That nobody has answered for long is
 // told unless the last answer was that the integration is active.
 func (t *InTree) State() string {
-	switch view := t.viewed(); {
+	switch view := t.view.Load(); {
 	case view.answer == answerActive:
 		return metrics.InTreeActive
 	case view.answer == answerUnknown, view.silent(time.Now()):
@@ -212,9 +194,10 @@ func (t *InTree) CheckKnown(*http.Request) error {
 
 // Silence says why there has been no answer for long, and what to do; empty: there was one.
 func (t *InTree) Silence() string {
-	view := t.viewed()
+	view := t.view.Load()
 	if !view.silent(time.Now()) {
 		return ""
 	}
-	return inTreeUnknownMessage(t.namespace, view.err)
+	return fmt.Sprintf("it is unknown whether Kueue's in-tree TrainJob integration is active as well, so kueue-trainer does nothing yet; "+
+		"it asks by creating a TrainJob in namespace %s as a dry run, which failed: %v; %s", t.namespace, view.err, inTreeUnknownRemedy(t.namespace, view.err))
 }

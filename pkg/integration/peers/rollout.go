@@ -71,23 +71,6 @@ func (r *Rollout) expect(field patch.Field) {
 	r.field, r.last = field, scan{}
 }
 
-// current returns what is known now.
-func (r *Rollout) current() rolloutState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state
-}
-
-// complete takes note that the running Trainer reads the field, unless the CRD has another by
-// now.
-func (r *Rollout) complete(field patch.Field) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.field == field {
-		r.state = rolloutComplete
-	}
-}
-
 // ErrRollingOut keeps a job from being started by a Trainer that may not see where to.
 var ErrRollingOut = errors.New("the running Trainer has not been seen to read the field that the TrainJob CRD has")
 
@@ -98,13 +81,17 @@ var ErrRollingOut = errors.New("the running Trainer has not been seen to read th
 // one as well, for the JobSets that a newer Trainer cannot change. A job that another
 // controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
 func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *trainjob.Runtimes, field patch.Field, job *trainjob.TrainJob) error {
-	known := r.current()
+	r.mu.Lock()
+	known := r.state
+	r.mu.Unlock()
 	if known == rolloutComplete || job.ManagedExternally() {
 		return nil
 	}
 	this, other, err := r.shown(ctx, cached, field)
 	if err == nil && !this {
-		this, err = jobShows(ctx, cached, field, job)
+		var js jobsetapi.JobSet
+		err = client.IgnoreNotFound(cached.Get(ctx, client.ObjectKeyFromObject(job), &js))
+		this = metav1.IsControlledBy(&js, job) && podset.FieldOf(&js) == field
 	}
 	if err != nil {
 		return err
@@ -118,7 +105,12 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 			return ErrRollingOut
 		}
 	}
-	r.complete(field)
+	r.mu.Lock()
+	if r.field == field {
+		// The CRD may have another by now.
+		r.state = rolloutComplete
+	}
+	r.mu.Unlock()
 	ctrl.LoggerFrom(ctx).Info("Saw the running Trainer read the patches", "field", field.Path())
 	return nil
 }
@@ -134,13 +126,6 @@ func (r *Rollout) shown(ctx context.Context, cached client.Reader, field patch.F
 		r.last = scan{field, time.Now(), this, other}
 	}
 	return this, other, err
-}
-
-// jobShows reports whether the JobSet of a TrainJob has our part out of field.
-func jobShows(ctx context.Context, cached client.Reader, field patch.Field, job *trainjob.TrainJob) (bool, error) {
-	var js jobsetapi.JobSet
-	err := cached.Get(ctx, client.ObjectKeyFromObject(job), &js)
-	return err == nil && metav1.IsControlledBy(&js, job) && podset.FieldOf(&js) == field, client.IgnoreNotFound(err)
 }
 
 // fieldsShown reports whether there are JobSets with our part out of field, made since a time, and with our part out of

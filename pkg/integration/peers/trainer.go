@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -93,32 +93,18 @@ var errNoTrainer = fmt.Errorf("there is no CRD %s: install Trainer 2.1 or later"
 
 // Follow looks at the CRD now and at every change of it. It returns when crds is in step.
 func (t *Trainer) Follow(ctx context.Context, crds cache.Cache) error {
-	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
-	if err != nil {
-		return fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
-	}
-	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { t.look(ctx, obj) },
-		UpdateFunc: func(_, obj any) { t.look(ctx, obj) },
-		DeleteFunc: func(any) { t.Set(ctx, 0, errNoTrainer) },
-	})
-	if err != nil {
-		return fmt.Errorf("following CRD %s: %w", trainjob.CRDName, err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
-		return ctx.Err()
-	}
-	if version, reason := t.Served(); version == 0 && reason == nil {
-		t.Set(ctx, 0, errNoTrainer)
-	}
-	return nil
-}
-
-func (t *Trainer) look(ctx context.Context, obj any) {
-	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+	look := func(crd *apiextensionsv1.CustomResourceDefinition) {
 		version, err := trainjob.TrainerVersionOf(crd)
 		t.Set(ctx, version, err)
 	}
+	gone := func() { t.Set(ctx, 0, errNoTrainer) }
+	if err := caches.FollowCRD(ctx, crds, trainjob.CRDName, look, gone); err != nil {
+		return err
+	}
+	if version, reason := t.Served(); version == 0 && reason == nil {
+		gone()
+	}
+	return nil
 }
 
 // Set takes note of a version, 0 with the reason when it is unknown. When it is

@@ -5,22 +5,23 @@ package podsets
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // Defaults follows the served Workload CRD and keeps what was made of it: the CRD
 // is so big that copying it out of a cache would cost more than all else about a PodSet.
-type Defaults struct {
-	mu sync.Mutex
-	// uid and generation are of the CRD that the defaults were made of.
+type Defaults struct{ made atomic.Pointer[madeDefaults] }
+
+// madeDefaults are those that were made of a generation of a CRD.
+type madeDefaults struct {
 	uid        types.UID
 	generation int64
 	defaults   *podset.Defaults
@@ -32,61 +33,32 @@ var errNoWorkloadCRD = fmt.Errorf("there is no CRD %s: install Kueue", podset.Wo
 
 // FixedDefaults are those that never change.
 func FixedDefaults(defaults *podset.Defaults) *Defaults {
-	return &Defaults{defaults: defaults}
+	w := &Defaults{}
+	w.made.Store(&madeDefaults{defaults: defaults})
+	return w
 }
 
 // Follow looks at the CRD now and at every change of it. It returns when crds is in step.
 func (w *Defaults) Follow(ctx context.Context, crds cache.Cache) error {
 	w.gone()
-	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
-	if err != nil {
-		return fmt.Errorf("caching CRD %s: %w", podset.WorkloadCRD, err)
-	}
-	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    w.look,
-		UpdateFunc: func(_, obj any) { w.look(obj) },
-		DeleteFunc: func(any) { w.gone() },
-	})
-	if err != nil {
-		return fmt.Errorf("following CRD %s: %w", podset.WorkloadCRD, err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
-		return ctx.Err()
-	}
-	return nil
+	return caches.FollowCRD(ctx, crds, podset.WorkloadCRD, w.look, w.gone)
 }
 
 // look makes the defaults again where the schema changed. Most events are of the status, and
 // other defaults, though the same ones, would have every TrainJob described again.
-func (w *Defaults) look(obj any) {
-	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok || w.madeOf(crd) {
+func (w *Defaults) look(crd *apiextensionsv1.CustomResourceDefinition) {
+	if made := w.made.Load(); made != nil && crd.UID != "" && made.uid == crd.UID && made.generation == crd.Generation {
 		return
 	}
 	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
-	w.set(crd, defaults, err)
-}
-
-func (w *Defaults) madeOf(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return crd.UID != "" && w.uid == crd.UID && w.generation == crd.Generation
+	w.made.Store(&madeDefaults{crd.UID, crd.Generation, defaults, err})
 }
 
 // gone takes note that there is no CRD.
-func (w *Defaults) gone() {
-	w.set(&apiextensionsv1.CustomResourceDefinition{}, nil, errNoWorkloadCRD)
-}
-
-func (w *Defaults) set(crd *apiextensionsv1.CustomResourceDefinition, defaults *podset.Defaults, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.uid, w.generation, w.defaults, w.err = crd.UID, crd.Generation, defaults, err
-}
+func (w *Defaults) gone() { w.made.Store(&madeDefaults{err: errNoWorkloadCRD}) }
 
 // get returns the defaults of the CRD as it is now. They are the same ones until it changes.
 func (w *Defaults) get() (*podset.Defaults, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.defaults, w.err
+	made := w.made.Load()
+	return made.defaults, made.err
 }

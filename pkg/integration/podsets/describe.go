@@ -211,26 +211,19 @@ func (d *Describer) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) 
 	if err == nil && len(runtime.Template.Spec.ReplicatedJobs) > 0 {
 		return namesOf(runtime.Template.Spec.ReplicatedJobs), nil
 	}
-	known, errKnown := d.knownJobs(ctx, job)
-	if errKnown != nil || len(known) == 0 {
+	var known []string
+	if d.Field.Has(&job.Spec) {
+		known, _ = d.Field.Jobs(&job.Spec)
+	} else if js, _ := state.JobSetOf(ctx, d.Cached, job); js != nil {
+		known = namesOf(js.Spec.ReplicatedJobs)
+	}
+	if len(known) == 0 {
 		return nil, err
 	}
 	if errors.Is(err, trainjob.ErrSnapshotUnreadable) {
 		d.Recorder.Warn(job, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	}
 	return known, nil
-}
-
-// knownJobs names the replicated jobs that job was seen to have.
-func (d *Describer) knownJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
-	if d.Field.Has(&job.Spec) {
-		return d.Field.Jobs(&job.Spec)
-	}
-	js, err := state.JobSetOf(ctx, d.Cached, job)
-	if err != nil || js == nil {
-		return nil, err
-	}
-	return namesOf(js.Spec.ReplicatedJobs), nil
 }
 
 func namesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {

@@ -159,7 +159,7 @@ func ofJob(pod *corev1.Pod) bool {
 // of pods, which people choose.
 func (p Pods) ofOtherWorkload(meta *metav1.ObjectMeta) bool {
 	by := meta.Annotations[kueue.WorkloadAnnotation]
-	if by == "" || meta.Labels[kueueconstants.PodSetLabel] == "" || slices.ContainsFunc(p.View.Workloads, func(wl kueue.Workload) bool { return wl.Name == by }) {
+	if by == "" || meta.Labels[kueueconstants.PodSetLabel] == "" || slices.ContainsFunc(p.View.Workloads, func(wl *kueue.Workload) bool { return wl.Name == by }) {
 		return false
 	}
 	return !strings.HasPrefix(by, strings.ToLower(trainjob.GVK.Kind)+"-") || meta.Labels[podconstants.GroupNameLabel] != ""
@@ -212,12 +212,6 @@ func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, err
 	return len(pods) > 0, err
 }
 
-// runsAgain reports whether the JobSet of a job that has ended is another one, made since, whose Jobs
-// may have yet to come.
-func runsAgain(js *jobsetapi.JobSet) bool {
-	return !ptr.Deref(js.Spec.Suspend, false) && js.Status.TerminalState == "" && js.DeletionTimestamp.IsZero()
-}
-
 // Active reports whether a pod of job is there, terminating ones included, or may
 // still come because some controller has not taken note of the suspension. It asks the API server
 // where JobSet has not said for long that the last pod is gone.
@@ -230,7 +224,8 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 	}
 	js := p.View.JobSetOf(job)
 	if job.Finished() {
-		return js != nil && runsAgain(js), nil
+		// Another one may be made since, whose Jobs may have yet to come.
+		return js != nil && !ptr.Deref(js.Spec.Suspend, false) && js.Status.TerminalState == "" && js.DeletionTimestamp.IsZero(), nil
 	}
 	if p.MayStillResume(job, js) > 0 || js != nil && !ptr.Deref(js.Spec.Suspend, false) {
 		return true, nil

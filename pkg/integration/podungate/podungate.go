@@ -52,9 +52,8 @@ func (u *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{RateLimiter: watches.RetryFailed(), LogConstructor: logging.ForController(mgr.GetLogger(), "ungater", "pod")}).
 		For(&corev1.Pod{}).
 		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
-		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(u.podsOfChild)).
-		// Trainer names it as the TrainJob.
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
 		Watches(&jobsetapi.JobSet{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
 		Complete(u)
 }
@@ -79,16 +78,16 @@ func (u *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := u.Client.Get(ctx, req.NamespacedName, &pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !pod.DeletionTimestamp.IsZero() || !gated(&pod) {
+	if !pod.DeletionTimestamp.IsZero() || !patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
 		return ctrl.Result{}, nil
 	}
-	job, err := u.admittedJob(ctx, &pod)
+	job, view, err := u.admittedJob(ctx, &pod)
 	if err != nil || job == nil {
 		return ctrl.Result{}, err
 	}
-	made, err := u.madeFrom(ctx, job, &pod)
-	if err != nil || made == nil {
-		return ctrl.Result{}, err
+	made := madeFrom(view, job, &pod)
+	if made == nil {
+		return ctrl.Result{}, nil
 	}
 	placed, err := template(ctx, u.Describer.For(version), job, &pod)
 	if err != nil || placed == nil {
@@ -98,29 +97,25 @@ func (u *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-func gated(pod *corev1.Pod) bool {
-	return patch.HasAdmissionGate(pod.Spec.SchedulingGates)
-}
-
-// admittedJob returns the TrainJob that the pod says it belongs to, if that may run now.
-func (u *Controller) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
-	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
-	if !ok {
-		return nil, nil
+// admittedJob returns the TrainJob that the pod says it belongs to, if that may run now, and what there is of it.
+func (u *Controller) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, state.View, error) {
+	// Trainer names the JobSet as the TrainJob.
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[jobsetapi.JobSetNameKey]}
+	if key.Name == "" {
+		return nil, state.View{}, nil
+	}
+	view, err := state.Observe(ctx, u.Client, key)
+	if err != nil {
+		return nil, view, err
 	}
 	job := &trainjob.TrainJob{}
-	// Trainer names the JobSet as the TrainJob.
-	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, job); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	if err := u.Client.Get(ctx, key, job); err != nil {
+		return nil, view, client.IgnoreNotFound(err)
 	}
-	if job.Suspended() {
-		return nil, nil
+	if wl := view.HoldingQuota(job); job.Suspended() || wl == nil || !state.MayRun(wl) {
+		return nil, view, nil
 	}
-	wl, err := state.HoldingQuota(ctx, u.Client, job)
-	if err != nil || wl == nil || !state.MayRun(wl) {
-		return nil, err
-	}
-	return job, nil
+	return job, view, nil
 }
 
 // template returns what pods of the pod's replicated job look like under our part, or
@@ -146,20 +141,13 @@ func template(ctx context.Context, describer *podsets.Describer, job *trainjob.T
 // madeFrom returns the pod template of the pod's Job, or nil when that is not there: gone,
 // and the pod about to be, or not heard of yet. Nor is it where the Job's JobSet is not that of the TrainJob: labels anybody
 // may copy.
-func (u *Controller) madeFrom(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
-	owner := state.ControllerOfKind(pod, "Job")
-	if owner == nil {
-		return nil, nil
+func madeFrom(view state.View, job *trainjob.TrainJob, pod *corev1.Pod) *corev1.PodTemplateSpec {
+	for _, child := range view.ChildJobsOf(job) {
+		if metav1.IsControlledBy(pod, &child) {
+			return &child.Spec.Template
+		}
 	}
-	var child batchv1.Job
-	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	js, err := state.JobSetOf(ctx, u.Client, job)
-	if err != nil || child.UID != owner.UID || js == nil || !metav1.IsControlledBy(&child, js) {
-		return nil, err
-	}
-	return &child.Spec.Template, nil
+	return nil
 }
 
 // free brings the pod to its placement and takes the gate off. Where a gated pod cannot
@@ -185,32 +173,20 @@ func (u *Controller) free(ctx context.Context, job *trainjob.TrainJob, pod *core
 	return err
 }
 
-// podsOf maps a TrainJob or its JobSet to the gated pods: they are looked at again when it is admitted.
+// podsOf maps a TrainJob, its JobSet, its Workload or a child Job to the gated pods: they are looked at again when the TrainJob
+// is admitted, and a pod can be heard of before the Job that made it. Trainer names the JobSet as the TrainJob.
 func (u *Controller) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
-	return u.gatedPods(ctx, obj, obj.GetName())
-}
-
-// podsOfOwner maps a Workload to the gated pods of the TrainJob that controls it.
-func (u *Controller) podsOfOwner(ctx context.Context, obj client.Object) []reconcile.Request {
-	owner := state.ControllerOfKind(obj, trainjob.GVK.Kind)
-	if owner == nil {
-		return nil
+	jobSet := obj.GetName()
+	switch obj.(type) {
+	case *kueue.Workload:
+		owner := state.ControllerOfKind(obj, trainjob.GVK.Kind)
+		if owner == nil {
+			return nil
+		}
+		jobSet = owner.Name
+	case *batchv1.Job:
+		jobSet = obj.GetLabels()[jobsetapi.JobSetNameKey]
 	}
-	return u.gatedPods(ctx, obj, owner.Name)
-}
-
-// podsOfChild maps a child Job to the gated pods of its JobSet: a pod can be heard of
-// before the Job that made it.
-func (u *Controller) podsOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
-	name, ok := obj.GetLabels()[jobsetapi.JobSetNameKey]
-	if !ok {
-		return nil
-	}
-	return u.gatedPods(ctx, obj, name)
-}
-
-// gatedPods lists the gated pods of the JobSet of this name, which is that of the TrainJob, in the namespace of obj.
-func (u *Controller) gatedPods(ctx context.Context, obj client.Object, jobSet string) []reconcile.Request {
 	var pods corev1.PodList
 	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
 		client.MatchingLabels{jobsetapi.JobSetNameKey: jobSet, patch.GatedLabel: "true"})

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -41,7 +42,8 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 		}
 		pod := inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels = tc.labels })
 		c := inttest.Fake(job, tc.wl).Build()
-		expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Controller{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
+		admitted, _, err := (&Controller{Client: c}).admittedJob(t.Context(), pod)
+		expect.That(t, err == nil && (admitted != nil) == tc.want, "admittedJob() = %v, %v; want one: %t", admitted, err, tc.want)
 	})
 }
 
@@ -66,8 +68,7 @@ func TestOnlyPodsOfAJobsOwnAreFreed(t *testing.T) {
 		"the JobSet is somebody's own":            {child: ofJobSet("js"), jobSet: kit.With(js(inttest.Job("a")), func(js *jobsetapi.JobSet) { js.OwnerReferences = nil })},
 		"another Job of that name has come since": {child: kit.With(ofJobSet("js"), func(j *batchv1.Job) { j.UID = "next" }), jobSet: js(inttest.Job("a"))},
 	}, func(t *testing.T, tc row) {
-		c := inttest.Fake(tc.child, tc.jobSet).Build()
-		made := expect.Must((&Controller{Client: c}).madeFrom(t.Context(), inttest.Job("a"), inttest.PodOf("team", "llm")))(t)
-		expect.Same(t, "The pod is made from the Job of the TrainJob", tc.want, made != nil)
+		view := state.View{JobSet: tc.jobSet, Jobs: []batchv1.Job{*tc.child}}
+		expect.Same(t, "The pod is made from the Job of the TrainJob", tc.want, madeFrom(view, inttest.Job("a"), inttest.PodOf("team", "llm")) != nil)
 	})
 }

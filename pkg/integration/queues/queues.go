@@ -65,8 +65,16 @@ func (q *Queues) ManagesNamespace(ctx context.Context, name string) (bool, error
 	if selector.Empty() {
 		return true, nil
 	}
-	namespace, err := q.namespace(ctx, name)
-	return err == nil && selector.Matches(labels.Set(namespace.Labels)), err
+	namespace := &corev1.Namespace{}
+	err := q.client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		// It may have been made right before the job that is asked about.
+		err = q.live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading whether Kueue manages namespace %s: %w", name, err)
+	}
+	return selector.Matches(labels.Set(namespace.Labels)), nil
 }
 
 // LabelledAt asks the API server when the labels of a namespace changed last by which Kueue manages it, see
@@ -77,19 +85,6 @@ func (q *Queues) LabelledAt(ctx context.Context, name string) (time.Time, error)
 		return time.Time{}, fmt.Errorf("reading when namespace %s was labelled: %w", name, err)
 	}
 	return q.kueue.Settings().LabelledAt(&namespace), nil
-}
-
-// namespace returns a namespace, which may have been made right before the job that is asked about.
-func (q *Queues) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	namespace := &corev1.Namespace{}
-	err := q.client.Get(ctx, client.ObjectKey{Name: name}, namespace)
-	if apierrors.IsNotFound(err) {
-		err = q.live.Get(ctx, client.ObjectKey{Name: name}, namespace)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading whether Kueue manages namespace %s: %w", name, err)
-	}
-	return namespace, nil
 }
 
 // HasDefault tells jobframework whether a namespace has the LocalQueue

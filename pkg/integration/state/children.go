@@ -23,7 +23,10 @@ func ChildJobsMade(js *jobsetapi.JobSet, jobs []batchv1.Job) bool {
 	for i := range jobs {
 		made[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]++
 	}
-	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas })
+	// Those that start in order are made together: it is only their resumption that JobSet puts off.
+	return !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return len(rj.DependsOn) == 0 && made[rj.Name] < rj.Replicas
+	})
 }
 
 // JobNames returns the names of the child Jobs, as JobSet gives them (GenJobName in pkg/util/placement there).
@@ -37,12 +40,6 @@ func JobNames(js *jobsetapi.JobSet) []string {
 	return names
 }
 
-// firstJobs returns the replicated jobs whose child Jobs wait for no other. Those that start in order are made together:
-// it is only their resumption that JobSet puts off.
-func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
-	return slices.DeleteFunc(slices.Clone(js.Spec.ReplicatedJobs), func(rj jobsetapi.ReplicatedJob) bool { return len(rj.DependsOn) > 0 })
-}
-
 // SaysActive reports whether JobSet still counts Jobs with pods. It hears of the last pod
 // after us, and until then Trainer's webhook refuses a change of the patches.
 func SaysActive(js *jobsetapi.JobSet) bool {
@@ -54,15 +51,6 @@ func LacksGate(js *jobsetapi.JobSet, job *trainjob.TrainJob, field patch.Field) 
 	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
 		return !patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates) && field.Gates(&job.Spec, rj.Name)
 	})
-}
-
-// CountPods adds up the pods that Jobs know of, terminating ones included.
-func CountPods(jobs []batchv1.Job) int32 {
-	pods := int32(0)
-	for i := range jobs {
-		pods += LivePods(&jobs[i])
-	}
-	return pods
 }
 
 // deletedWithin is how long the Job controller may be making pods of a Job that is deleted. After that it makes none,

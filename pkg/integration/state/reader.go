@@ -5,6 +5,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,7 +28,7 @@ type View struct {
 	// At is from when it is: what is waited for has to be over by then.
 	At time.Time
 	// Workloads are those of TrainJobs of this name.
-	Workloads []kueue.Workload
+	Workloads []*kueue.Workload
 	// Jobs are those of JobSets of this name.
 	Jobs []batchv1.Job
 	// JobSet is the one of this name, or nil.
@@ -40,13 +41,14 @@ type View struct {
 // run, and where these were read later, one that is suspended may be the one that had them run.
 func Observe(ctx context.Context, cached client.Reader, name types.NamespacedName) (View, error) {
 	at := time.Now()
-	workloads, err := Workloads(ctx, cached, name)
+	workloads, err := workloads(ctx, cached, name)
 	if err != nil {
 		return View{}, err
 	}
-	jobs, err := jobsOf(ctx, cached, name)
+	var jobs batchv1.JobList
+	err = cached.List(ctx, &jobs, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy, client.MatchingFields{caches.JobSetIndex: name.Name})
 	if err != nil {
-		return View{}, err
+		return View{}, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
 	}
 	js, err := jobSetOf(ctx, cached, name)
 	if err != nil {
@@ -56,24 +58,28 @@ func Observe(ctx context.Context, cached client.Reader, name types.NamespacedNam
 	if err := cached.Get(ctx, client.ObjectKey{Name: name.Namespace}, &namespace); client.IgnoreNotFound(err) != nil {
 		return View{}, err
 	}
-	return View{At: at, Workloads: workloads, Jobs: jobs, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
+	return View{At: at, Workloads: workloads, Jobs: jobs.Items, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
 }
 
-// Workloads lists the Workloads of TrainJobs of a name, to be read only.
-func Workloads(ctx context.Context, cached client.Reader, name types.NamespacedName) ([]kueue.Workload, error) {
+// workloads lists the Workloads of TrainJobs of a name, to be read only.
+func workloads(ctx context.Context, cached client.Reader, name types.NamespacedName) ([]*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	err := cached.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
 		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, name.Name))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
 	}
-	return list.Items, nil
+	var found []*kueue.Workload
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
+	}
+	return found, nil
 }
 
 // HoldingQuota reads the Workload of job that holds quota, or nil.
 func HoldingQuota(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
-	workloads, err := Workloads(ctx, cached, client.ObjectKeyFromObject(job))
-	return View{Workloads: workloads}.HoldingQuota(job), err
+	found, err := workloads(ctx, cached, client.ObjectKeyFromObject(job))
+	return View{Workloads: found}.HoldingQuota(job), err
 }
 
 // JobSetOf reads the JobSet that Trainer made for job, or nil: then there is nothing that could run.
@@ -90,32 +96,16 @@ func jobSetOf(ctx context.Context, cached client.Reader, name types.NamespacedNa
 	return js, nil
 }
 
-func jobsOf(ctx context.Context, cached client.Reader, name types.NamespacedName) ([]batchv1.Job, error) {
-	var list batchv1.JobList
-	err := cached.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{caches.JobSetIndex: name.Name})
-	if err != nil {
-		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
-	}
-	return list.Items, nil
-}
-
 // WorkloadsOf returns the Workloads of this very job; one of the same name may have left some behind.
-func (v View) WorkloadsOf(job *trainjob.TrainJob) []kueue.Workload {
-	var own []kueue.Workload
-	for i := range v.Workloads {
-		if metav1.IsControlledBy(&v.Workloads[i], job) {
-			own = append(own, v.Workloads[i])
-		}
-	}
-	return own
+func (v View) WorkloadsOf(job *trainjob.TrainJob) []*kueue.Workload {
+	return slices.DeleteFunc(slices.Clone(v.Workloads), func(wl *kueue.Workload) bool { return !metav1.IsControlledBy(wl, job) })
 }
 
 // HoldingQuota returns the Workload of job that holds quota, or nil. A finished one holds none, although it keeps its
 // conditions.
 func (v View) HoldingQuota(job *trainjob.TrainJob) *kueue.Workload {
-	for i := range v.Workloads {
-		if wl := &v.Workloads[i]; metav1.IsControlledBy(wl, job) && HoldsQuota(*wl) {
+	for _, wl := range v.Workloads {
+		if metav1.IsControlledBy(wl, job) && HoldsQuota(wl) {
 			return wl
 		}
 	}
@@ -133,11 +123,5 @@ func (v View) JobSetOf(job *trainjob.TrainJob) *jobsetapi.JobSet {
 // ChildJobsOf returns the Jobs that JobSet made for job.
 func (v View) ChildJobsOf(job *trainjob.TrainJob) []batchv1.Job {
 	js := v.JobSetOf(job)
-	var made []batchv1.Job
-	for i := range v.Jobs {
-		if js != nil && metav1.IsControlledBy(&v.Jobs[i], js) {
-			made = append(made, v.Jobs[i])
-		}
-	}
-	return made
+	return slices.DeleteFunc(slices.Clone(v.Jobs), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
 }

@@ -3,6 +3,7 @@
 package watches
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -47,17 +48,21 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Workloads, our own among it. When many start at once, each of them brings ten more events of what Trainer and
 // JobSet make of it, and those may wait.
 func DecidedFirst(h handler.EventHandler) handler.EventHandler {
+	batched := Batched(h)
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, in(batchPeriod))) },
+		CreateFunc: batched.Create,
 		DeleteFunc: h.Delete,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
 			switch {
-			case decided(e):
-				q = with(q, func(o *priorityqueue.AddOpts) { o.Priority = ptr.To(decidedPriority) })
-			case !checked(e):
-				q = with(q, in(after(e)))
+			case decided(before, after):
+				h.Update(ctx, e, with(q, priorityqueue.AddOpts{Priority: ptr.To(decidedPriority)}))
+			case !equality.Semantic.DeepEqual(before.Status.AdmissionChecks, after.Status.AdmissionChecks):
+				// Kueue takes back what a check says as soon as it has acted by it, and people are to hear it before.
+				h.Update(ctx, e, q)
+			default:
+				batched.Update(ctx, e, q)
 			}
-			h.Update(ctx, e, q)
 		},
 	}
 }
@@ -65,31 +70,27 @@ func DecidedFirst(h handler.EventHandler) handler.EventHandler {
 // decided reports whether the job of a Workload may run since this event, or may not any more, as when it is to be deactivated,
 // or whether a copy that MultiKueue made is deleted: MultiKueue takes an evicted one that stays in one worker cluster for an
 // eviction in the next.
-func decided(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
+func decided(before, after *kueue.Workload) bool {
 	return state.MayRun(before) != state.MayRun(after) || !deactivation.Marked(before) && deactivation.Marked(after) ||
 		before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero() && placeholder.OfCopy(after)
-}
-
-// checked reports whether an admission check says something else since this event. Kueue takes
-// back what it says as soon as it has acted by it, and people are to hear it before.
-func checked(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
-	return !equality.Semantic.DeepEqual(before.Status.AdmissionChecks, after.Status.AdmissionChecks)
 }
 
 // Batched has the controller look once at what is made and changed within a batchPeriod, and in its own time at what
 // does not matter.
 func Batched(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, in(batchPeriod))) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, with(q, in(after(e)))) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			h.Create(ctx, e, with(q, priorityqueue.AddOpts{After: batchPeriod}))
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			period := idlePeriod
+			if matters(e.ObjectOld, e.ObjectNew) {
+				period = batchPeriod
+			}
+			h.Update(ctx, e, with(q, priorityqueue.AddOpts{After: period}))
+		},
 		DeleteFunc: h.Delete,
 	}
-}
-
-func in(period time.Duration) func(*priorityqueue.AddOpts) {
-	return func(o *priorityqueue.AddOpts) { o.After = period }
 }
 
 // OfTrainJobs has the controller look at once at what people and webhooks write of TrainJobs, and in batches at their
@@ -102,41 +103,38 @@ func OfTrainJobs(wrote func(*trainjob.TrainJob) bool) handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			written := e.ObjectNew.(*trainjob.TrainJob)
 			own := e.ObjectOld.GetGeneration() != written.Generation && wrote(written)
-			if own || statusOnly(e) {
-				q = with(q, in(after(e)))
+			people := byPeople.Update(e) || !e.ObjectOld.GetDeletionTimestamp().Equal(written.DeletionTimestamp)
+			if own || !people {
+				Batched(h).Update(ctx, e, q)
+			} else {
+				h.Update(ctx, e, q)
 			}
-			h.Update(ctx, e, q)
 		},
 	}
 }
 
-// statusOnly reports whether an update leaves alone what people and webhooks write.
-func statusOnly(e event.UpdateEvent) bool {
-	return !predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}).Update(e) &&
-		e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
-}
+// byPeople passes updates of what people and webhooks write.
+var byPeople = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// queueWith adds with other options. Handlers that map add by Add, others by AddWithOpts.
+// queueWith adds with a time to wait, or with another priority. Handlers that map add by Add, others by AddWithOpts.
 type queueWith struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
-	change func(*priorityqueue.AddOpts)
+	opts priorityqueue.AddOpts
 }
 
-// with returns a queue to which change is made of every option to add.
-func with(q queue, change func(*priorityqueue.AddOpts)) queue {
+// with returns a queue that adds with these options.
+func with(q queue, opts priorityqueue.AddOpts) queue {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		return queueWith{prioritized, change}
+		return queueWith{prioritized, opts}
 	}
 	return q
 }
 
-// AddWithOpts implements priorityqueue.PriorityQueue.
 func (q queueWith) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
-	q.change(&o)
+	o.After, o.Priority = q.opts.After, cmp.Or(q.opts.Priority, o.Priority)
 	q.PriorityQueue.AddWithOpts(o, requests...)
 }
 
-// Add implements priorityqueue.PriorityQueue.
 func (q queueWith) Add(request reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
 
 const (
@@ -150,14 +148,6 @@ const (
 	idlePeriod = 5 * time.Second
 )
 
-// after returns how long the TrainJob of what was changed waits for more.
-func after(e event.UpdateEvent) time.Duration {
-	if matters(e.ObjectOld, e.ObjectNew) {
-		return batchPeriod
-	}
-	return idlePeriod
-}
-
 // matters reports whether a TrainJob is decided about by what changed of it, or of what belongs to it.
 func matters(before, after client.Object) bool {
 	if before.GetGeneration() != after.GetGeneration() || !equality.Semantic.DeepEqual(metaOf(before), metaOf(after)) {
@@ -165,13 +155,27 @@ func matters(before, after client.Object) bool {
 	}
 	switch before := before.(type) {
 	case *trainjob.TrainJob:
-		return jobMatters(before, after.(*trainjob.TrainJob))
+		// How it ended, what Trainer took note of, and which child Jobs are ready or done.
+		a, b := before.Status, after.(*trainjob.TrainJob).Status
+		return !sameConditions(a.Conditions, b.Conditions) || !slices.EqualFunc(a.JobsStatus, b.JobsStatus, func(a, b trainer.JobStatus) bool {
+			return a.Name == b.Name && ptr.Equal(a.Ready, b.Ready) && ptr.Equal(a.Succeeded, b.Succeeded) && ptr.Equal(a.Failed, b.Failed)
+		})
 	case *kueue.Workload:
-		return workloadMatters(before, after.(*kueue.Workload))
+		return workloadMatters(before.Status, after.(*kueue.Workload).Status)
 	case *jobsetapi.JobSet:
-		return jobSetMatters(before, after.(*jobsetapi.JobSet))
+		// Whether it runs, and whether it is over.
+		after := after.(*jobsetapi.JobSet)
+		suspended := func(js *jobsetapi.JobSet) bool {
+			return apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+		}
+		return before.Status.TerminalState != after.Status.TerminalState || state.SaysActive(before) != state.SaysActive(after) ||
+			suspended(before) != suspended(after)
 	case *batchv1.Job:
-		return childMatters(before, after.(*batchv1.Job))
+		// Whether it has its pods, and whether it is over.
+		after := after.(*batchv1.Job)
+		return state.HasPods(*before) != state.HasPods(*after) || state.SeenResumed(*before) != state.SeenResumed(*after) ||
+			state.LacksPods(before) != state.LacksPods(after) || podset.JobEnded(before) != podset.JobEnded(after) ||
+			before.Status.Succeeded != after.Status.Succeeded
 	}
 	return true
 }
@@ -182,19 +186,9 @@ func metaOf(obj client.Object) metav1.ObjectMeta {
 		OwnerReferences: obj.GetOwnerReferences(), DeletionTimestamp: obj.GetDeletionTimestamp()}
 }
 
-// jobMatters is matters for the status of a TrainJob: how it ended, what Trainer took note of, and which child Jobs are
-// ready or done.
-func jobMatters(before, after *trainjob.TrainJob) bool {
-	return !sameConditions(before.Status.Conditions, after.Status.Conditions) ||
-		!slices.EqualFunc(before.Status.JobsStatus, after.Status.JobsStatus, func(a, b trainer.JobStatus) bool {
-			return a.Name == b.Name && ptr.Equal(a.Ready, b.Ready) && ptr.Equal(a.Succeeded, b.Succeeded) && ptr.Equal(a.Failed, b.Failed)
-		})
-}
-
-// workloadMatters is matters for a Workload: all but what Kueue says, in other words, of one that waits on, and that its pods
-// get ready, which we say ourselves.
-func workloadMatters(before, after *kueue.Workload) bool {
-	a, b := before.Status, after.Status
+// workloadMatters is matters for the status of a Workload: all but what Kueue says, in other words, of one that waits on, and
+// that its pods get ready, which we say ourselves.
+func workloadMatters(a, b kueue.WorkloadStatus) bool {
 	if apimeta.IsStatusConditionTrue(b.Conditions, kueue.WorkloadPodsReady) {
 		a.Conditions, b.Conditions = withoutPodsReady(a.Conditions), withoutPodsReady(b.Conditions)
 	}
@@ -205,22 +199,6 @@ func workloadMatters(before, after *kueue.Workload) bool {
 
 func withoutPodsReady(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
-}
-
-// jobSetMatters is matters for the status of a JobSet: whether it runs, and whether it is over.
-func jobSetMatters(before, after *jobsetapi.JobSet) bool {
-	suspended := func(js *jobsetapi.JobSet) bool {
-		return apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
-	}
-	return before.Status.TerminalState != after.Status.TerminalState || state.SaysActive(before) != state.SaysActive(after) ||
-		suspended(before) != suspended(after)
-}
-
-// childMatters is matters for the status of a child Job: whether it has its pods, and whether it is over.
-func childMatters(before, after *batchv1.Job) bool {
-	return state.HasPods(*before) != state.HasPods(*after) || state.SeenResumed(*before) != state.SeenResumed(*after) ||
-		state.LacksPods(before) != state.LacksPods(after) || podset.JobEnded(before) != podset.JobEnded(after) ||
-		before.Status.Succeeded != after.Status.Succeeded
 }
 
 // sameConditions reports whether conditions say the same, in whatever words.

@@ -25,7 +25,6 @@ type counted struct {
 	metrics *metrics.Recorder
 }
 
-// Handle implements admission.Handler.
 func (c *counted) Handle(ctx context.Context, req admission.Request) admission.Response {
 	response := c.Handler.Handle(ctx, req)
 	outcome, reason := verdict(response)
@@ -80,7 +79,6 @@ func fieldOf(path string) string {
 // told logs what a webhook refuses.
 type told struct{ admission.Handler }
 
-// Handle implements admission.Handler.
 func (t *told) Handle(ctx context.Context, req admission.Request) admission.Response {
 	response := t.Handler.Handle(ctx, req)
 	switch result := response.Result; {
@@ -105,18 +103,12 @@ func fieldsOf(status *metav1.Status) []string {
 	return fields
 }
 
-// logOf returns the logger of a request about a TrainJob.
-func logOf(base logr.Logger, req *admission.Request) logr.Logger {
-	if req == nil {
-		return base
+// logOf returns what makes the logger of a request about an object, which it names by key.
+func logOf(key string) func(logr.Logger, *admission.Request) logr.Logger {
+	return func(base logr.Logger, req *admission.Request) logr.Logger {
+		if req == nil {
+			return base
+		}
+		return base.WithValues(key, klog.KRef(req.Namespace, req.Name), "operation", req.Operation, "requestID", req.UID)
 	}
-	return base.WithValues("trainJob", klog.KRef(req.Namespace, req.Name), "operation", req.Operation, "requestID", req.UID)
-}
-
-// logOfWorkload returns the logger of a request about a Workload.
-func logOfWorkload(base logr.Logger, req *admission.Request) logr.Logger {
-	if req == nil {
-		return base
-	}
-	return base.WithValues("workload", klog.KRef(req.Namespace, req.Name), "operation", req.Operation, "requestID", req.UID)
 }

@@ -102,7 +102,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 		var out bytes.Buffer
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "team", Name: "llm", Operation: admissionv1.Create}}
 		handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.response })}
-		handler.Handle(ctrl.LoggerInto(t.Context(), logOf(logging.New(zap.WriteTo(&out)), &req)), req)
+		handler.Handle(ctrl.LoggerInto(t.Context(), logOf("trainJob")(logging.New(zap.WriteTo(&out)), &req)), req)
 		for _, want := range tc.want {
 			expect.That(t, strings.Contains(out.String(), want), "The line has no %s:\n%s", want, out.String())
 		}

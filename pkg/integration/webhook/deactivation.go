@@ -24,7 +24,6 @@ import (
 // says when the last pod is gone.
 type deactivator struct{ *handler }
 
-// Handle implements admission.Handler.
 func (d *deactivator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.UserInfo.Username == d.Self || d.InTree.Active() {
 		return admission.Allowed("")
@@ -34,7 +33,7 @@ func (d *deactivator) Handle(ctx context.Context, req admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	// Status and owners of the request are whatever its sender wrote.
-	if kueuelib.IsActive(wl) || !kueuelib.IsActive(old) || !state.HoldsQuota(*old) || state.ControllerOfKind(old, trainjob.GVK.Kind) == nil {
+	if kueuelib.IsActive(wl) || !kueuelib.IsActive(old) || !state.HoldsQuota(old) || state.ControllerOfKind(old, trainjob.GVK.Kind) == nil {
 		return admission.Allowed("")
 	}
 	before, err := json.Marshal(wl)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -29,20 +28,12 @@ import (
 // or would write differently, is equally absent.
 type defaulter struct{ *handler }
 
-// Handle implements admission.Handler.
 func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission.Response {
-	job, old, err := decode(d.decoder, req)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+	r, answer := d.review(ctx, req)
+	if r == nil {
+		return answer
 	}
-	if alone, err := d.leavesAlone(ctx, job); alone || err != nil {
-		return allowed(err)
-	}
-	version, err := d.Trainer.Served()
-	if err != nil {
-		return d.takesNothingNew(ctx, job, old, err)
-	}
-	r := d.review(ctx, req, version, job, old)
+	job, old := r.job, r.old
 	before, err := json.Marshal(job)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -72,13 +63,8 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		response = response.WithWarnings(fmt.Sprintf(
 			"TrainJob %s stays suspended: it holds quota, and kueue-trainer resumes it when no pod of its last run is left and its quota has not been taken back", job.Name))
 	}
-	return withOperations(response, restore)
-}
-
-// withOperations adds operations to a response that allows.
-func withOperations(response admission.Response, more []jsonpatch.JsonPatchOperation) admission.Response {
-	if len(more) > 0 {
-		response.Patches = append(response.Patches, more...)
+	if len(restore) > 0 {
+		response.Patches = append(response.Patches, restore...)
 		response.PatchType = ptr.To(admissionv1.PatchTypeJSONPatch)
 	}
 	return response
@@ -117,8 +103,14 @@ func (r *review) onCreate(ctx context.Context) error {
 		r.describer.Field.Drop(&job.Spec)
 		return nil
 	}
-	if err := r.defaultManagedBy(ctx); err != nil {
-		return err
+	if kueuelib.MultiKueueEnabled() && !job.ManagedExternally() {
+		multi, err := r.Queues.LeadsToMultiKueue(ctx, job.Namespace, string(jobframework.QueueNameForObject(job)))
+		if err != nil {
+			return err
+		}
+		if multi {
+			job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+		}
 	}
 	job.Spec.Suspend = ptr.To(true)
 	if job.ManagedExternally() {
@@ -181,18 +173,5 @@ func (r *review) keepStopped(ctx context.Context) error {
 		return err
 	}
 	job.Spec.Suspend = ptr.To(true)
-	return nil
-}
-
-// defaultManagedBy hands a TrainJob to MultiKueue when its queue leads there.
-func (r *review) defaultManagedBy(ctx context.Context) error {
-	if !kueuelib.MultiKueueEnabled() || r.job.ManagedExternally() {
-		return nil
-	}
-	multi, err := r.Queues.LeadsToMultiKueue(ctx, r.job.Namespace, string(jobframework.QueueNameForObject(r.job)))
-	if err != nil || !multi {
-		return err
-	}
-	r.job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -60,14 +59,6 @@ func keepsWorkload(t, old *trainjob.TrainJob) field.ErrorList {
 	}
 	return field.ErrorList{field.Forbidden(path,
 		"the Workload of a TrainJob that exists cannot change, nor in the request that stops it; put the label back, or create another TrainJob with it")}
-}
-
-// timeLimit refuses a new time limit that Kueue takes for none. A TrainJob that has one already has to be written still.
-func timeLimit(t, old *trainjob.TrainJob) field.ErrorList {
-	if old != nil && old.Labels[kueueconstants.MaxExecTimeSecondsLabel] == t.Labels[kueueconstants.MaxExecTimeSecondsLabel] {
-		return nil
-	}
-	return kueuelib.NoTimeLimit(t.Labels)
 }
 
 // ofJobSets is how the names of the Workloads begin that Kueue makes of JobSets that are no TrainJob's. By that name

@@ -16,10 +16,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -34,55 +36,40 @@ var (
 // validator answers bad input while the user is there to correct it.
 type validator struct{ *handler }
 
-// Handle implements admission.Handler.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.UserInfo.Username == v.Self {
 		return admission.Allowed("")
 	}
-	job, old, err := decode(v.decoder, req)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+	r, answer := v.review(ctx, req)
+	if r == nil {
+		return answer
 	}
-	if !job.DeletionTimestamp.IsZero() {
+	if !r.job.DeletionTimestamp.IsZero() {
 		return admission.Allowed("")
 	}
-	if alone, err := v.leavesAlone(ctx, job); alone || err != nil {
-		return allowed(err)
+	// How large a TrainJob was before excuses none that comes into a queue.
+	var queuedBefore []byte
+	if r.old != nil {
+		managed, err := v.Queues.Manages(ctx, r.old)
+		if err != nil {
+			return refused(err)
+		}
+		if managed {
+			queuedBefore = req.OldObject.Raw
+		}
 	}
-	version, err := v.Trainer.Served()
-	if err != nil {
-		return v.takesNothingNew(ctx, job, old, err)
-	}
-	before, err := v.queuedBefore(ctx, old, req.OldObject.Raw)
-	if err != nil {
-		return refused(err)
-	}
-	tooLarge, err := validateSize(req.Object.Raw, before)
+	tooLarge, err := validateSize(req.Object.Raw, queuedBefore)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	r := v.review(ctx, req, version, job, old)
 	errs, err := r.validate(ctx, tooLarge)
 	if err != nil {
 		return refused(err)
 	}
 	if len(errs) > 0 {
-		return refused(invalid(job, errs))
+		return refused(invalid(r.job, errs))
 	}
 	return admission.Allowed("").WithWarnings(slices.Concat(r.stopsInVain(), r.classMissing(ctx), r.queueUnmanaged(ctx))...)
-}
-
-// queuedBefore returns what a TrainJob was before a request, if it was in a queue then: how large it was excuses none that
-// comes into one.
-func (v *validator) queuedBefore(ctx context.Context, old *trainjob.TrainJob, raw []byte) ([]byte, error) {
-	if old == nil {
-		return nil, nil
-	}
-	managed, err := v.Queues.Manages(ctx, old)
-	if err != nil || !managed {
-		return nil, err
-	}
-	return raw, nil
 }
 
 // genericJob is what jobframework's validation asks of a job: the object, its kind, and
@@ -92,13 +79,10 @@ type genericJob struct {
 	job *trainjob.TrainJob
 }
 
-// Object implements jobframework.GenericJob.
 func (j genericJob) Object() client.Object { return j.job }
 
-// GVK implements jobframework.GenericJob.
 func (j genericJob) GVK() schema.GroupVersionKind { return trainjob.GVK }
 
-// IsSuspended implements jobframework.GenericJob.
 func (j genericJob) IsSuspended() bool { return j.job.Suspended() }
 
 func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
@@ -108,7 +92,11 @@ func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
 // validate checks a request. What it is told of is refused where the TrainJob is managed.
 func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field.ErrorList, error) {
 	t, old := r.job, r.old
-	errs := append(jobframework.ValidateJobOnCreate(genericJob{job: t}), timeLimit(t, old)...)
+	errs := jobframework.ValidateJobOnCreate(genericJob{job: t})
+	if old == nil || old.Labels[kueueconstants.MaxExecTimeSecondsLabel] != t.Labels[kueueconstants.MaxExecTimeSecondsLabel] {
+		// A TrainJob that has a time limit already which Kueue takes for none has to be written still.
+		errs = append(errs, kueuelib.NoTimeLimit(t.Labels)...)
+	}
 	if old != nil {
 		changes := jobframework.ValidateJobOnUpdate(genericJob{job: old}, genericJob{job: t}, r.Queues.HasDefault(ctx))
 		errs = append(errs, withRemedies(changes, !t.Suspended() || !old.Suspended())...)

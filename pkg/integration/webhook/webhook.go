@@ -56,9 +56,9 @@ type Options struct {
 func Register(mgr ctrl.Manager, opts Options) {
 	h := &handler{Options: opts, decoder: admission.NewDecoder(mgr.GetScheme())}
 	server := mgr.GetWebhookServer()
-	server.Register(mutatePath, &crwebhook.Admission{Handler: &counted{&told{&defaulter{h}}, metrics.WebhookMutating, opts.Metrics}, LogConstructor: logOf})
-	server.Register(validatePath, &crwebhook.Admission{Handler: &counted{&told{&validator{h}}, metrics.WebhookValidating, opts.Metrics}, LogConstructor: logOf})
-	server.Register(workloadPath, &crwebhook.Admission{Handler: &counted{&deactivator{h}, metrics.WebhookWorkload, opts.Metrics}, LogConstructor: logOfWorkload})
+	server.Register(mutatePath, &crwebhook.Admission{Handler: &counted{&told{&defaulter{h}}, metrics.WebhookMutating, opts.Metrics}, LogConstructor: logOf("trainJob")})
+	server.Register(validatePath, &crwebhook.Admission{Handler: &counted{&told{&validator{h}}, metrics.WebhookValidating, opts.Metrics}, LogConstructor: logOf("trainJob")})
+	server.Register(workloadPath, &crwebhook.Admission{Handler: &counted{&deactivator{h}, metrics.WebhookWorkload, opts.Metrics}, LogConstructor: logOf("workload")})
 }
 
 // handler is what they have in common.
@@ -77,10 +77,32 @@ type review struct {
 	own bool
 }
 
-func (h *handler) review(ctx context.Context, req admission.Request, version trainjob.TrainerVersion, job, old *trainjob.TrainJob) *review {
+// review returns a request to look at, or the answer to one about which there is nothing to do.
+func (h *handler) review(ctx context.Context, req admission.Request) (*review, admission.Response) {
+	job, old, err := decode(h.decoder, req)
+	if err != nil {
+		return nil, admission.Errored(http.StatusBadRequest, err)
+	}
+	if alone, err := h.leavesAlone(ctx, job); err != nil {
+		return nil, refused(err)
+	} else if alone {
+		return nil, admission.Allowed("")
+	}
+	version, unknown := h.Trainer.Served()
+	if unknown != nil {
+		// A queued TrainJob would get no gate. What is there already is left as it is.
+		managed, err := h.Queues.Manages(ctx, job)
+		switch {
+		case err != nil:
+			return nil, refused(err)
+		case managed && old == nil:
+			return nil, refused(apierrors.NewServiceUnavailable("kueue-trainer takes no TrainJob into a queue: " + unknown.Error()))
+		}
+		return nil, admission.Allowed("")
+	}
 	describer := h.Describer.For(version)
 	describer.Recorder = describer.Recorder.LoggingTo(ctrl.LoggerFrom(ctx))
-	return &review{handler: h, describer: describer, job: job, old: old, own: req.UserInfo.Username == h.Self}
+	return &review{handler: h, describer: describer, job: job, old: old, own: req.UserInfo.Username == h.Self}, admission.Response{}
 }
 
 // leavesAlone reports whether a TrainJob is somebody else's: the in-tree integration's, or nobody's in a namespace
@@ -96,27 +118,6 @@ func (h *handler) leavesAlone(ctx context.Context, job *trainjob.TrainJob) (bool
 	}
 	wl, err := state.HoldingQuota(ctx, h.Client, job)
 	return wl == nil, err
-}
-
-// allowed lets a request pass, unless err is why that is not known.
-func allowed(err error) admission.Response {
-	if err != nil {
-		return refused(err)
-	}
-	return admission.Allowed("")
-}
-
-// takesNothingNew answers while the generation of Trainer is unknown, for the reason
-// given: a queued TrainJob would get no gate. What is there already is left as it is.
-func (h *handler) takesNothingNew(ctx context.Context, job, old *trainjob.TrainJob, reason error) admission.Response {
-	managed, err := h.Queues.Manages(ctx, job)
-	if err != nil {
-		return refused(err)
-	}
-	if managed && old == nil {
-		return refused(apierrors.NewServiceUnavailable("kueue-trainer takes no TrainJob into a queue: " + reason.Error()))
-	}
-	return admission.Allowed("")
 }
 
 // decode returns the object of a request and, for an update, the one before it.

@@ -4,10 +4,13 @@ package integration
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -63,24 +66,25 @@ func gateStopped(ctx context.Context, j *job) error {
 // suspendNow suspends the job, with the gate in the same request where nothing seems
 // to run. The job counts as active for the rest of this reconcile: Trainer may just
 // be resuming what it saw before, so the next look decides.
-func suspendNow(ctx context.Context, j *job) error {
+func suspendNow(ctx context.Context, j *job, reason string) error {
 	pods := j.mayHavePods(ctx)
 	j.stopping = true
 	if !pods {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
 		j.deps.expectations.ExpectResume(&j.TrainJob)
-		err := suspend(ctx, j, true)
+		err := suspend(ctx, j, true, reason)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
 			return err
 		}
 	}
-	return suspend(ctx, j, false)
+	return suspend(ctx, j, false, reason)
 }
 
-// suspend writes suspend: true and, where asked for, the gate in the same request.
-func suspend(ctx context.Context, j *job, gate bool) error {
-	spec := j.TrainJob.DeepCopy().Spec
+// suspend writes suspend: true and, where asked for, the gate in the same request. The stop of a job that has not ended is
+// measured by its reason.
+func suspend(ctx context.Context, j *job, gate bool, reason string) error {
+	spec, ended := j.TrainJob.DeepCopy().Spec, j.TrainJob.Finished()
 	if gate && !j.unmanaged {
 		var err error
 		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
@@ -92,6 +96,9 @@ func suspend(ctx context.Context, j *job, gate bool) error {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
+	if !ended {
+		measureStop(j, reason)
+	}
 	return nil
 }
 
@@ -114,12 +121,37 @@ func gate(ctx context.Context, j *job) error {
 // writeSpec writes another spec of the job. Where it cannot, the job stays what it was.
 func (j *job) writeSpec(ctx context.Context, spec trainjob.Spec) error {
 	before := j.TrainJob.DeepCopy()
-	err := kueuelib.Patch(ctx, j.deps.client, &j.TrainJob, func() (bool, error) {
-		j.Spec = spec
-		return true, nil
-	})
+	j.Spec = spec
+	err := j.deps.client.Patch(ctx, &j.TrainJob, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		before.DeepCopyInto(&j.TrainJob)
 	}
 	return err
+}
+
+// patchWorkload writes what was changed of a Workload, if that is still stored as wl. An error says by format what was done to
+// which one.
+func (e *dependencies) patchWorkload(ctx context.Context, wl, changed *kueue.Workload, format string) error {
+	err := e.client.Patch(ctx, changed, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf(format+": %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// deleteWorkload deletes a Workload, unless it is gone. An error says by format which one.
+func (e *dependencies) deleteWorkload(ctx context.Context, wl *kueue.Workload, format string) error {
+	if err := e.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf(format+": %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// giveUpWorkload deletes a Workload, unless it is gone, if it is still stored as we know it.
+func (e *dependencies) giveUpWorkload(ctx context.Context, wl *kueue.Workload) error {
+	err := e.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
 }

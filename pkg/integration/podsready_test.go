@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsready
+package integration
 
 import (
 	"testing"
@@ -41,29 +41,29 @@ func TestNextReadiness(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"nothing is written while it waits for quota":                  {},
 		"nothing is written when it is admitted":                       {conditions: []metav1.Condition{admitted}},
-		"it gets ready":                                                {conditions: []metav1.Condition{admitted}, ready: true, want: &started},
-		"it stays ready":                                               {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, ready: true},
-		"a pod is lost":                                                {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, want: &waitsForRecovery},
-		"a pod is lost in the second in which it was admitted":         {conditions: []metav1.Condition{admitted, podsReady(started, 10)}, want: &waitsForRecovery},
+		"it gets ready":                                                {conditions: []metav1.Condition{admitted}, ready: true, want: &podsStarted},
+		"it stays ready":                                               {conditions: []metav1.Condition{admitted, podsReady(podsStarted, 20)}, ready: true},
+		"a pod is lost":                                                {conditions: []metav1.Condition{admitted, podsReady(podsStarted, 20)}, want: &waitsForRecovery},
+		"a pod is lost in the second in which it was admitted":         {conditions: []metav1.Condition{admitted, podsReady(podsStarted, 10)}, want: &waitsForRecovery},
 		"it waits on for its pod":                                      {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}},
-		"it recovers":                                                  {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}, ready: true, want: &recovered},
-		"it stays recovered":                                           {conditions: []metav1.Condition{admitted, podsReady(recovered, 20)}, ready: true},
-		"a pod is lost once more":                                      {conditions: []metav1.Condition{admitted, podsReady(recovered, 20)}, want: &waitsForRecovery},
-		"it is being stopped":                                          {conditions: []metav1.Condition{admitted, evicted, podsReady(started, 20)}, want: &waitsForStart},
-		"it is being stopped while its pods are still ready":           {conditions: []metav1.Condition{admitted, evicted, podsReady(started, 20)}, ready: true, want: &waitsForStart},
+		"it recovers":                                                  {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}, ready: true, want: &podsRecovered},
+		"it stays recovered":                                           {conditions: []metav1.Condition{admitted, podsReady(podsRecovered, 20)}, ready: true},
+		"a pod is lost once more":                                      {conditions: []metav1.Condition{admitted, podsReady(podsRecovered, 20)}, want: &waitsForRecovery},
+		"it is being stopped":                                          {conditions: []metav1.Condition{admitted, evicted, podsReady(podsStarted, 20)}, want: &waitsForStart},
+		"it is being stopped while its pods are still ready":           {conditions: []metav1.Condition{admitted, evicted, podsReady(podsStarted, 20)}, ready: true, want: &waitsForStart},
 		"it is being stopped before it was ready":                      {conditions: []metav1.Condition{admitted, evicted}},
-		"it has stopped":                                               {conditions: []metav1.Condition{evicted, podsReady(started, 20)}, want: &waitsForStart},
+		"it has stopped":                                               {conditions: []metav1.Condition{evicted, podsReady(podsStarted, 20)}, want: &waitsForStart},
 		"it has stopped while it waited for recovery":                  {conditions: []metav1.Condition{evicted, podsReady(waitsForRecovery, 20)}, want: &waitsForStart},
 		"it has stopped, as was told":                                  {conditions: []metav1.Condition{evicted, podsReady(waitsForStart, 60)}},
-		"it is admitted again before anybody told that it stops":       {conditions: []metav1.Condition{admitted, podsReady(started, 5)}, want: &waitsForStart},
-		"it gets ready again":                                          {conditions: []metav1.Condition{admitted, podsReady(waitsForStart, 5)}, ready: true, want: &started},
+		"it is admitted again before anybody told that it stops":       {conditions: []metav1.Condition{admitted, podsReady(podsStarted, 5)}, want: &waitsForStart},
+		"it gets ready again":                                          {conditions: []metav1.Condition{admitted, podsReady(waitsForStart, 5)}, ready: true, want: &podsStarted},
 		"it is admitted again after pods were left":                    {conditions: []metav1.Condition{admitted, podsReady(podsLeft, 10)}, want: &waitsForStart},
-		"it is so, and gets ready at once":                             {conditions: []metav1.Condition{admitted, podsReady(podsLeft, 10)}, ready: true, want: &started},
+		"it is so, and gets ready at once":                             {conditions: []metav1.Condition{admitted, podsReady(podsLeft, 10)}, ready: true, want: &podsStarted},
 		"what Kueue before 0.11 wrote":                                 {conditions: []metav1.Condition{admitted, condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, "PodsReady", 5)}},
-		"a pod is lost with its node, which Kueue is about to replace": {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, unhealthy: []kueue.UnhealthyNode{{Name: "node-1"}}},
+		"a pod is lost with its node, which Kueue is about to replace": {conditions: []metav1.Condition{admitted, podsReady(podsStarted, 20)}, unhealthy: []kueue.UnhealthyNode{{Name: "node-1"}}},
 		"it recovers while Kueue is about to replace another node": {
 			conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}, unhealthy: []kueue.UnhealthyNode{{Name: "node-1"}}, ready: true},
-		"it is finished": {conditions: []metav1.Condition{admitted, finished, podsReady(started, 20)}},
+		"it is finished": {conditions: []metav1.Condition{admitted, finished, podsReady(podsStarted, 20)}},
 	}, func(t *testing.T, tc row) {
 		got := nextReadiness(&kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions, UnhealthyNodes: tc.unhealthy}}, tc.ready)
 		expect.Same(t, "Unexpected readiness", tc.want, got, cmp.AllowUnexported(readiness{}))
@@ -76,11 +76,10 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 		wl := inttest.AdmittedOf("a")
 		written := false
 		c := kit.Writes(inttest.Fake(wl).Build(), func(kit.Write) error { written = true; return kit.ErrAnswered })
-		r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+		r := &dependencies{client: c, kueue: testenv.KueueDefaults(t), expectations: jobclient.NewExpectations(clock.RealClock{})}
 		key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
-		view := jobclient.VersionsOf([]kueue.Workload{*wl})
-		expect.Same(t, "It is reported", ready, expect.Must(r.Report(t.Context(), key, wl, ready))(t))
-		expect.Same(t, "The view that it was written by is an old one", ready, r.Expectations.Outdated(key, view))
+		expect.Same(t, "It is reported", ready, expect.Must(r.reportReadiness(t.Context(), key, wl, ready))(t))
+		expect.Same(t, "The view that it was written by is an old one", ready, r.expectations.Outdated(key, []*kueue.Workload{wl}))
 		expect.Same(t, "PodsReady is written", ready, written)
 	}
 }
@@ -90,8 +89,8 @@ func TestReportCountsAStartAndNoRecovery(t *testing.T) {
 		wl := inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadPodsReady, was))
 		wl.Status.Admission.ClusterQueue = kueue.ClusterQueueReference("was" + was)
 		c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
-		r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
-		expect.Must(r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true))(t)
+		r := &dependencies{client: c, kueue: testenv.KueueDefaults(t), expectations: jobclient.NewExpectations(clock.RealClock{})}
+		expect.Must(r.reportReadiness(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true))(t)
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(kueuelib.JobMetrics()...)
 		expect.Same(t, "Unexpected number of times that it is counted as ready", want,
