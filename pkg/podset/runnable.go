@@ -3,6 +3,7 @@
 package podset
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -188,12 +189,13 @@ func reserved(template *corev1.PodTemplateSpec) string {
 // tellsWhose names a label or annotation by which JobSet, the Job controller and we know whose a pod is, and which one, or
 // nothing. Theirs come later than the template's, but what a start writes, and what JobSet merges when it resumes a Job, replaces them.
 func tellsWhose(template *metav1.ObjectMeta) string {
-	for kind, keys := range map[string]map[string]string{"label": template.Labels, "annotation": template.Annotations} {
+	theirs := func(kind string, keys map[string]string) string {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			if strings.HasPrefix(key, "jobset.sigs.k8s.io/") || strings.HasPrefix(key, "batch.kubernetes.io/") {
 				return kind + " " + key
 			}
 		}
+		return ""
 	}
-	return ""
+	return cmp.Or(theirs("label", template.Labels), theirs("annotation", template.Annotations))
 }

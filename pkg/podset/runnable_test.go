@@ -100,6 +100,7 @@ func TestRunnable(t *testing.T) {
 		"a label of JobSet's in a patch":              {spec: patched(`{metadata: {labels: {jobset.sigs.k8s.io/jobset-name: other}}}`), field: inPatch + "metadata.labels[jobset.sigs.k8s.io/jobset-name]", says: "leave it out"},
 		"an annotation of Kueue's in a patch":         {spec: patched(`{metadata: {annotations: {kueue.x-k8s.io/workload: mine}}}`), field: inPatch + "metadata.annotations[kueue.x-k8s.io/workload]", says: "leave it out"},
 		"Kueue's label in an override":                {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}]}, {targetJobs: [{name: node}], metadata: {labels: {kueue.x-k8s.io/podset: x}}}]`, field: "spec.podTemplateOverrides[1].metadata.labels[kueue.x-k8s.io/podset]", says: "leave it out"},
+		"a label and an annotation of JobSet's":       {runtime: with("annotations: {a: b}", `annotations: {jobset.sigs.k8s.io/a: b}, labels: {jobset.sigs.k8s.io/z: b}`), says: "label jobset.sigs.k8s.io/z"},
 		"an annotation of Kubernetes' in the runtime": {runtime: with("annotations: {a: b}", `annotations: {batch.kubernetes.io/job-completion-index: "7"}`), says: "annotation batch.kubernetes.io/job-completion-index"},
 		"a parent for which Kueue gates the pods":     {runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), says: "annotation kueue.x-k8s.io/pod-suspending-parent"},
 		"a plugin that panics without a trainer":      {runtime: flux, says: "plugin flux"},
