@@ -160,6 +160,7 @@ func TestPlanRemarks(t *testing.T) {
 		clusterQueues []kueue.ClusterQueue
 		localQueues   []kueue.LocalQueue
 		topologies    []kueue.Topology
+		checks        []kueue.AdmissionCheck
 		topology      bool
 		// want are beginnings of the remarks.
 		want []string
@@ -188,6 +189,9 @@ func TestPlanRemarks(t *testing.T) {
 		"a flavor of others that no node matches any more": {flavors: []kueue.ResourceFlavor{flavor("v100", "NVIDIA-V100", nil, nil), flavor("unused", "NVIDIA-P100", nil, nil)},
 			clusterQueues: []kueue.ClusterQueue{*kit.ClusterQueue("old", kit.Quota{Flavor: "v100", GPUs: "8"})},
 			want:          []string{"no node has the labels of ResourceFlavor v100, for which ClusterQueue old has quota"}},
+		"a flavor that leads to other clusters": {flavors: []kueue.ResourceFlavor{flavor("v100", "NVIDIA-V100", nil, nil)},
+			checks:        []kueue.AdmissionCheck{{ObjectMeta: metav1.ObjectMeta{Name: "workers"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}}},
+			clusterQueues: []kueue.ClusterQueue{*kit.With(kit.ClusterQueue("away", kit.Quota{Flavor: "v100", GPUs: "8"}), func(cq *kueue.ClusterQueue) { cq.Spec.AdmissionChecksStrategy = kit.Checks("workers") })}},
 		"what somebody else made": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", nil, nil), flavor("mine", "NVIDIA-H100", nil, nil)},
 			want: []string{"ResourceFlavor h100 was not made by this command: applying this changes it", "ResourceFlavor mine picks nodes of h100, too"}},
 		"what cannot be changed": {topologies: []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "hostname", Labels: ours}}}, topology: true,
@@ -200,7 +204,7 @@ func TestPlanRemarks(t *testing.T) {
 		if tc.nodes == nil {
 			tc.nodes = []corev1.Node{h100}
 		}
-		i := &inventory.Inventory{Nodes: tc.nodes, Flavors: tc.flavors, ClusterQueues: tc.clusterQueues, LocalQueues: tc.localQueues, Topologies: tc.topologies}
+		i := &inventory.Inventory{Nodes: tc.nodes, Flavors: tc.flavors, ClusterQueues: tc.clusterQueues, LocalQueues: tc.localQueues, Topologies: tc.topologies, AdmissionChecks: tc.checks}
 		plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: tc.topology}))(t)
 		expect.Same(t, "Unexpected remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
 	})

@@ -179,8 +179,8 @@ func emptyFlavor(i *inventory.Inventory, flavor *kueue.ResourceFlavor) []string 
 	}
 	var users []string
 	for m := range i.ClusterQueues {
-		if uses(&i.ClusterQueues[m], flavor.Name) {
-			users = append(users, i.ClusterQueues[m].Name)
+		if cq := &i.ClusterQueues[m]; uses(cq, flavor.Name) && !i.LeadsAway(cq, kueue.ResourceFlavorReference(flavor.Name)) {
+			users = append(users, cq.Name)
 		}
 	}
 	if len(users) == 0 {
