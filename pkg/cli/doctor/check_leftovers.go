@@ -78,7 +78,7 @@ var trainJobChecks = []check{{
 		}
 		for i := range f.Workloads {
 			wl := &f.Workloads[i]
-			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) {
+			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(wl) {
 				found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
 			}
 		}
@@ -101,7 +101,7 @@ func leftGates(f *Facts, found func(hit)) {
 	count(counts, "JobSet", f.JobSets, func(js *jobsetapi.JobSet) bool {
 		return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return holds(&rj.Template.Spec.Template.Spec) })
 	})
-	count(counts, "Job", f.Jobs, func(job *batchv1.Job) bool { return holds(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil })
+	count(counts, "Job", f.Jobs, func(job *batchv1.Job) bool { return holds(&job.Spec.Template.Spec) && !podset.JobEnded(job) })
 	count(counts, "Pod", f.Pods, func(pod *corev1.Pod) bool { return holds(&pod.Spec) })
 	for namespace, held := range counts {
 		h := about("Namespace", "", namespace, "counts", strings.Join(held, ", "))

@@ -386,6 +386,8 @@ func TestLeftovers(t *testing.T) {
 	handedOver := kit.All(uninstalled, inTreeActive, withKueue(inTreeListed), func(f *Facts) {
 		f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	})
+	jobSets := []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: new(true)}}}}}
 	owned := func(kind, name, uid string) func(*kueue.Workload) {
 		apiVersion := map[string]string{"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
 		return func(wl *kueue.Workload) {
@@ -424,6 +426,10 @@ func TestLeftovers(t *testing.T) {
 			f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: batchv1.JobSpec{Template: gatedPod}}}
 			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
 		}).finds(gates),
+		"a Job with our gate that has failed": on(handedOver, func(f *Facts) {
+			f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: batchv1.JobSpec{Template: gatedPod},
+				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}}
+		}),
 		"a gate of Trainer 2.1, which has no in-tree integration": on(uninstalled, func(f *Facts) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.TrainJobs = []trainjob.TrainJob{gated}
@@ -461,10 +467,8 @@ func TestLeftovers(t *testing.T) {
 		}).warns("ProcessesByName", "Namespace jobs", listProcesses),
 		"the same behind an upgrade of Trainer": on(func(f *Facts) { f.ProcessesByName = map[string][]string{"jobs": {"llm"}} }).
 			fails("ProcessesByName", "Namespace jobs", listProcesses),
-		"a JobSet of a TrainJob with a Workload of its own": on(left(owned("JobSet", "twice", "js")), func(f *Facts) {
-			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: new(true)}}}}}
-		}).fails("CountedTwice", old, deleteOld),
+		"a JobSet of a TrainJob with a Workload of its own": on(left(owned("JobSet", "twice", "js")), func(f *Facts) { f.JobSets = jobSets }).fails("CountedTwice", old, deleteOld),
+		"the same, finished": on(left(owned("JobSet", "twice", "js"), finished), func(f *Facts) { f.JobSets = jobSets }),
 	})
 }
 

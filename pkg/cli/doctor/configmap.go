@@ -73,13 +73,13 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 
 // printConfigMap prints the ConfigMap of a part as change leaves its configuration.
 func printConfigMap(out io.Writer, f *Facts, p *part, change func(*kyaml.RNode) error) error {
-	cm := f.configMap(p)
+	cm, key := f.configMap(p), f.at(p).configKey
 	if cm == nil {
 		return f.withoutConfigMap(p)
 	}
-	changed, err := edited(cm.Data[p.configKey], change)
+	changed, err := edited(cm.Data[key], change)
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s/%s, %s: %w", cm.Namespace, cm.Name, p.configKey, err)
+		return fmt.Errorf("ConfigMap %s/%s, %s: %w", cm.Namespace, cm.Name, key, err)
 	}
 	result := corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -90,7 +90,7 @@ func printConfigMap(out io.Writer, f *Facts, p *part, change func(*kyaml.RNode) 
 		},
 		Data: cm.Data,
 	}
-	result.Data[p.configKey] = changed
+	result.Data[key] = changed
 	return show.Encode(out, show.YAML, result)
 }
 

@@ -12,6 +12,7 @@ import (
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -78,6 +79,16 @@ func TestPrintConfigMap(t *testing.T) {
 				"The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
 		})
 	}
+}
+
+func TestPrintConfigMapUnderAnotherKey(t *testing.T) {
+	f := healthy(t)
+	f.managerConfig("kind: Configuration\nkueueConfigMap: {namespace: queues, name: mine, key: other.yaml}\n")
+	f.ConfigMaps = append(f.ConfigMaps, *kit.ConfigMap("queues", "mine", "other.yaml", "a: b\n"))
+	var out strings.Builder
+	expect.NoError(t, printConfigMap(&out, f, kueuePart, func(*kyaml.RNode) error { return nil }))
+	got := expect.FromYAML[corev1.ConfigMap](t, out.String())
+	expect.Same(t, "Unexpected content", map[string]string{"other.yaml": "a: b\n"}, got.Data)
 }
 
 func TestPrintConfigMapThatIsNotThere(t *testing.T) {
