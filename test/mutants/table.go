@@ -338,7 +338,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/observe.go",
 		bug("jobframework changes what the next one reads", "TestJobframeworkHasWhatWasObserved", "*known.DeepCopy())", "*known)"),
 		bug("jobframework goes by another prebuilt Workload than the reconcile", "TestJobframeworkHasThePrebuiltWorkloadAsObserved",
-			"client.ObjectKeyFromObject(known) == key {", "client.ObjectKeyFromObject(known) == key && i < 0 {"),
+			"client.ObjectKeyFromObject(known) == key {", "client.ObjectKeyFromObject(known) == key && false {"),
 		bug("jobframework goes by other Workloads than the reconcile", "TestJobframeworkHasWhatWasObserved",
 			"if !is || !f.asksForWorkloads(opts) {", "if !is || f.asksForWorkloads(opts) || true {"),
 	),
