@@ -47,9 +47,12 @@ var (
 	ResourceValue = resources.ResourceValue
 	// WithMissing returns amounts with those of others that are missing.
 	WithMissing = resource.MergeResourceListKeepFirst
-	RequestsOf  = resources.NewRequestsFromPodSpec
-	ByResource  = resources.ToMap
-	Priority    = priority.Priority
+	// RequestsOf adds up what a pod asks for.
+	RequestsOf = resources.NewRequestsFromPodSpec
+	// ByResource returns requests by resource.
+	ByResource = resources.ToMap
+	// Priority returns the priority of a Workload.
+	Priority = priority.Priority
 	// IsSchedulingTaint reports whether a taint keeps pods off a node.
 	IsSchedulingTaint = taints.IsSchedulingTaint
 	// SameToleration reports whether two tolerations are alike, in so many words or by default.

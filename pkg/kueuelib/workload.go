@@ -25,20 +25,27 @@ import (
 
 // What Kueue's packages say of a Workload in one call.
 var (
+	// HasQuotaReservation reports whether it has the condition QuotaReserved.
 	HasQuotaReservation = workload.HasQuotaReservation
-	IsAdmitted          = workload.IsAdmitted
-	IsFinished          = workloadfinish.IsFinished
+	// IsAdmitted reports whether it has the condition Admitted.
+	IsAdmitted = workload.IsAdmitted
+	// IsFinished reports whether it has the condition Finished.
+	IsFinished = workloadfinish.IsFinished
 	// IsActive reports whether nobody has deactivated it.
-	IsActive  = workload.IsActive
+	IsActive = workload.IsActive
+	// IsEvicted reports whether it is being evicted.
 	IsEvicted = workloadevict.IsEvicted
 	// IsEvictedByDeactivation reports whether that is because somebody, or Kueue, deactivated it.
 	IsEvictedByDeactivation = workloadevict.IsEvictedByDeactivation
 	// IsAdmissible reports whether Kueue would queue it as it is.
 	IsAdmissible = workload.IsAdmissible
 	// HasAdmissionGate reports whether an admission gate of Kueue's keeps it out of its queue.
-	HasAdmissionGate         = workload.HasAdmissionGate
-	HasRetryChecks           = workload.HasRetryChecks
-	HasRejectedChecks        = workload.HasRejectedChecks
+	HasAdmissionGate = workload.HasAdmissionGate
+	// HasRetryChecks reports whether an admission check says Retry.
+	HasRetryChecks = workload.HasRetryChecks
+	// HasRejectedChecks reports whether an admission check says Rejected.
+	HasRejectedChecks = workload.HasRejectedChecks
+	// HasWorkloadPriorityClass reports whether its priority is of a WorkloadPriorityClass.
 	HasWorkloadPriorityClass = workload.IsWorkloadPriorityClass
 	// HasVariants reports whether Kueue's concurrent admission queues copies of it in its place, one for each flavor. It never
 	// changes them.
@@ -48,7 +55,8 @@ var (
 	// RemoveFinalizer takes Kueue's finalizer off it, in one write; none where it is not there.
 	RemoveFinalizer = workload.RemoveFinalizer
 	// UseLimitsAsMissingRequests sets the requests of containers that have limits alone.
-	UseLimitsAsMissingRequests     = workload.UseLimitsAsMissingRequestsInPod
+	UseLimitsAsMissingRequests = workload.UseLimitsAsMissingRequestsInPod
+	// IsExplicitlyRequestingTopology reports whether a PodSet asks for a topology.
 	IsExplicitlyRequestingTopology = workload.IsExplicitlyRequestingTAS
 )
 
