@@ -155,7 +155,7 @@ func (f *Facts) unmade(kinds ...string) *State {
 			Message: fmt.Sprintf("%s cannot %s its %s: %s", r.who, does, r.what, told.Message),
 			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it, and it is tried again; what is in spec.trainer takes another job",
 		}
-		if set := f.ofTrainer(told.Message); set != "" {
+		if set := f.ofTrainer(told); set != "" {
 			s.Remedy = fmt.Sprintf("create the job again with another %s, which the message names and nobody can change", set)
 		}
 		if strings.Contains(told.Message, "exceeded quota") {
@@ -172,32 +172,39 @@ func (f *Facts) unmade(kinds ...string) *State {
 // inJob are fields of a Job or pod that Trainer may have taken from spec.trainer.
 var inJob = regexp.MustCompile(`spec\.(parallelism|completions|containers\[(\d+)\]\.(image|command|args|env|resources))`)
 
-// ofTrainer names the field of spec.trainer that a message of the API server is about; empty where the
+// ofTrainer names the field of spec.trainer that the API server refused in a Job or pod of the nodes; empty where the
 // job does not set it.
-func (f *Facts) ofTrainer(message string) string {
-	found := inJob.FindStringSubmatch(message)
-	if found == nil || f.Job.Spec.Trainer == nil || f.JobSet == nil {
+func (f *Facts) ofTrainer(told *corev1.Event) string {
+	found, of := inJob.FindStringSubmatch(told.Message), f.Job.Spec.Trainer
+	if found == nil || of == nil || f.JobSet == nil {
 		return ""
 	}
-	if found[2] == "" {
-		if f.Job.Spec.Trainer.NumNodes == nil {
-			return ""
-		}
+	containers := f.nodesNamedIn(told.InvolvedObject.Name + " " + told.Message)
+	at, _ := strconv.Atoi(found[2]) // The expression takes digits alone.
+	if found[2] == "" && containers != nil && of.NumNodes != nil {
 		return "spec.trainer.numNodes"
 	}
-	at, _ := strconv.Atoi(found[2]) // The expression takes digits alone.
-	ofNodes := slices.ContainsFunc(f.JobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		containers := rj.Template.Spec.Template.Spec.Containers
-		return at < len(containers) && containers[at].Name == constants.Node
-	})
-	of := f.Job.Spec.Trainer
 	sets := map[string]bool{
 		"image": of.Image != nil, "command": of.Command != nil, "args": of.Args != nil, "env": of.Env != nil, "resources": of.ResourcesPerNode != nil,
 	}
-	if !ofNodes || !sets[found[3]] {
+	if !sets[found[3]] || at >= len(containers) || containers[at].Name != constants.Node {
 		return ""
 	}
 	return "spec.trainer." + strings.Replace(found[3], "resources", "resourcesPerNode", 1)
+}
+
+// nodesNamedIn returns the containers of the replicated job that Trainer's nodes are made of, where a text names one of
+// its Jobs.
+func (f *Facts) nodesNamedIn(text string) []corev1.Container {
+	for n := range f.JobSet.Spec.ReplicatedJobs {
+		rj := &f.JobSet.Spec.ReplicatedJobs[n]
+		containers := rj.Template.Spec.Template.Spec.Containers
+		ofNodes := slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == constants.Node })
+		if ofNodes && strings.Contains(text, f.JobSet.Name+"-"+rj.Name+"-") {
+			return containers
+		}
+	}
+	return nil
 }
 
 // unschedulable names what the scheduler says in a word of its own, where there is one.

@@ -281,3 +281,8 @@ func warned(reason, message string) func(*scene) {
 		s.Warnings = append(s.Warnings, corev1.Event{Reason: reason, Message: message, EventTime: metav1.NewMicroTime(minutesAgo(1).Time)})
 	}
 }
+
+// of has the last warning be about a Job.
+func of(job string) func(*scene) {
+	return func(s *scene) { s.Warnings[len(s.Warnings)-1].InvolvedObject.Name = job }
+}

@@ -152,15 +152,17 @@ func TestStateOf(t *testing.T) {
 		"its Job cannot be made of spec.trainer": given(admitted, ofTrainer, warned("JobCreationFailed", `Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`), func(s *scene) { s.Jobs = nil }).stuck(
 			Starting, "JobsRefused", notMade+`; JobSet cannot make its Jobs: Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`,
 			"create the job again with another spec.trainer.env, which the message names and nobody can change"),
-		"its Job cannot be made of as many nodes": given(admitted, ofTrainer, warned("JobCreationFailed", `spec.parallelism: Invalid value: 100001`), func(s *scene) { s.Jobs = nil }).stuck(
-			Starting, "JobsRefused", notMade+"; JobSet cannot make its Jobs: spec.parallelism: Invalid value: 100001",
+		"its Job cannot be made of as many nodes": given(admitted, ofTrainer, warned("JobCreationFailed", `Job.batch "llm-node-0" is invalid: spec.parallelism: Invalid value: 100001`), func(s *scene) { s.Jobs = nil }).stuck(
+			Starting, "JobsRefused", notMade+`; JobSet cannot make its Jobs: Job.batch "llm-node-0" is invalid: spec.parallelism: Invalid value: 100001`,
 			"create the job again with another spec.trainer.numNodes, which the message names and nobody can change"),
-		"its pods cannot be made of spec.trainer": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].image: Invalid value")).stuck(
+		"its pods cannot be made of spec.trainer": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].image: Invalid value"), of("llm-node-0")).stuck(
 			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].image: Invalid value",
 			"create the job again with another spec.trainer.image, which the message names and nobody can change"),
-		"its pods cannot be made of the runtime's container": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[0].image: Invalid value")).stuck(
+		"its pods cannot be made of what another replicated job has there": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].image: Invalid value"), of("llm-launcher-0")).stuck(
+			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].image: Invalid value", refusedRemedy),
+		"its pods cannot be made of the runtime's container": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[0].image: Invalid value"), of("llm-node-0")).stuck(
 			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[0].image: Invalid value", refusedRemedy),
-		"its pods cannot be made of what spec.trainer leaves to the runtime": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].args: Invalid value")).stuck(
+		"its pods cannot be made of what spec.trainer leaves to the runtime": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].args: Invalid value"), of("llm-node-0")).stuck(
 			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].args: Invalid value", refusedRemedy),
 		"its pods exceed a ResourceQuota": given(admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")).is(
 			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5",
