@@ -137,8 +137,9 @@ func TestEntries(t *testing.T) {
 		"no target jobs":      {overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
 		"an override of 7":    {overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
 		"an override of null": {overrides: `[null]`, want: []string{"[0]: FieldValueTypeInvalid"}},
-		"a found error is told once": {overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
-			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"},
+		"a found error is told once, and none of an override that is merged nowhere": {
+			overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}, {targetJobs: [], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
+			want:      []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"},
 			says: "spec.trainer.env"},
 		"the command of the trainer": {patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
 			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command"},

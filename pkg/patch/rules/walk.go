@@ -45,9 +45,6 @@ func (v *Verdict) overrides(overrides []trainjob.RuntimePatch, known templates) 
 			}
 			targets.Insert(name)
 		}
-		if len(targets) == 0 {
-			v.podSpec(at, spec, "", known)
-		}
 	}
 	v.namedSecrets(known)
 	v.Errors, v.Warnings, v.Unmade = distinct(v.Errors), distinct(v.Warnings), distinct(v.Unmade)
