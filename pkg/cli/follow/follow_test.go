@@ -37,11 +37,11 @@ func watching(begin func() (watch.Interface, error)) client.WithWatch {
 
 func TestEachAfterChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		pods := watch.NewFake()
+		defer pods.Stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
-		pods := watch.NewFake()
-		defer pods.Stop()
 		w := Watch(ctx, 10*time.Second).Add(watching(func() (watch.Interface, error) { return pods, nil }), Kind{List: &corev1.PodList{}})
 		time.AfterFunc(25*time.Second, func() {
 			for range 3 {
