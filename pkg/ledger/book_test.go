@@ -323,11 +323,16 @@ func TestCheckpointIsACopy(t *testing.T) {
 func TestCheckpointFits(t *testing.T) {
 	b := NewBook(noon)
 	random := rand.New(rand.NewPCG(1, 2))
+	// Names are long, or it takes more of them to fill a ConfigMap.
 	uid := func() types.UID {
-		return types.UID(strconv.FormatUint(random.Uint64(), 36) + strconv.FormatUint(random.Uint64(), 36))
+		var long []byte
+		for range 15 {
+			long = strconv.AppendUint(long, random.Uint64(), 36)
+		}
+		return types.UID(long)
 	}
 	running := Read(newObject("a").reserve(5).admit(6).ready(8).Workload, Facts{})
-	for range 40_000 {
+	for range 10_000 {
 		running.UID = uid()
 		b.Observe(running, at(11), time.Time{})
 	}
@@ -336,21 +341,21 @@ func TestCheckpointFits(t *testing.T) {
 	again := reloaded(t, b, at(12))
 	expect.That(t, len(again.open) == 1 && again.open[stopping.UID] != nil,
 		"A checkpoint that is too large has %d holdings, want the one that ends", len(again.open))
-	for range 80_000 {
+	for range 12_000 {
 		b.totals[slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: string(uid()), User: "ann"}, metrics.PhaseRunning}] = 2
 	}
 	neighbour := slot{Series{ClusterQueue: "gpus", Namespace: "neighbour", LocalQueue: "main", User: "bob"}, metrics.PhaseRunning}
 	b.totals[neighbour] = 1
 	together := slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: others, User: others}, metrics.PhaseRunning}
 	held := reloaded(t, b, at(13)).totals
-	expect.Same(t, "Unexpected seconds of queues that no ConfigMap takes", 160_000, held[together])
+	expect.Same(t, "Unexpected seconds of queues that no ConfigMap takes", 24_000, held[together])
 	expect.Same(t, "Unexpected seconds of another namespace", 1, held[neighbour])
-	for range 80_000 {
+	for range 12_000 {
 		b.totals[slot{Series{ClusterQueue: "gpus", Namespace: string(uid()), LocalQueue: "main"}, metrics.PhaseRunning}] = 3
 	}
 	together = slot{Series{ClusterQueue: "gpus", Namespace: others, LocalQueue: others}, metrics.PhaseRunning}
-	expect.Same(t, "Unexpected seconds of namespaces that no ConfigMap takes", 240_000, reloaded(t, b, at(13)).totals[together])
-	for i := range 40_000 {
+	expect.Same(t, "Unexpected seconds of namespaces that no ConfigMap takes", 36_000, reloaded(t, b, at(13)).totals[together])
+	for i := range 10_000 {
 		b.totals[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}
 	_, _, err := b.checkpoint("test", at(13)).encode()

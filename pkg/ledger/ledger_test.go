@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,14 +32,22 @@ import (
 // stage is an API server, and how often the ConfigMap was written.
 type stage struct {
 	client.WithWatch
-	writes   int
-	refusing error
+	writes   atomic.Int64
+	refusing atomic.Bool
 }
+
+var errRefused = errors.New("no")
 
 func newStage(t *testing.T, objs ...client.Object) *stage {
 	t.Helper()
 	s := &stage{}
-	s.WithWatch = kit.Writes(kit.Fake(kit.Scheme(), objs...).Build(), func(kit.Write) error { s.writes++; return s.refusing })
+	s.WithWatch = kit.Writes(kit.Fake(kit.Scheme(), objs...).Build(), func(kit.Write) error {
+		s.writes.Add(1)
+		if s.refusing.Load() {
+			return errRefused
+		}
+		return nil
+	})
 	return s
 }
 
@@ -132,12 +141,12 @@ func now() int { return int(time.Since(noon).Seconds()) }
 
 func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
-		expect.Same(t, "Unexpected number of writes for the beginning", 1, s.writes)
+		expect.Same(t, "Unexpected number of writes for the beginning", int64(1), s.writes.Load())
 		runs := func(uid types.UID) object { return ofTrainJob(uid).reserve(now()) }
 		writes := func(want int, when string) {
 			t.Helper()
 			expect.Pass(soonest + time.Millisecond)
-			expect.Same(t, "Unexpected writes "+when, want, s.writes-1)
+			expect.Same(t, "Unexpected writes "+when, int64(want), s.writes.Load()-1)
 		}
 		a, b, c := runs("a"), runs("b"), runs("c")
 		for _, o := range []object{a, b, c} {
@@ -147,7 +156,7 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		evict := func(o object) { l.look(t.Context(), versioned(o.copy().evict(now()), "2").Workload) }
 		evict(a)
 		synctest.Wait()
-		expect.Same(t, "Unexpected writes for one that is evicted", 1, s.writes-1)
+		expect.Same(t, "Unexpected writes for one that is evicted", int64(1), s.writes.Load()-1)
 		evict(b)
 		evict(c)
 		writes(2, "for two that are evicted soon after")
@@ -157,16 +166,16 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		l.Leave("nobody")
 		writes(3, "for none")
 		expect.Pass(refreshPeriod - savePeriod)
-		expect.Same(t, "Unexpected writes while nothing changes", 3, s.writes-1)
+		expect.Same(t, "Unexpected writes while nothing changes", int64(3), s.writes.Load()-1)
 		expect.Pass(refreshPeriod)
-		expect.Same(t, "Unexpected writes of what is held for long", 4, s.writes-1)
+		expect.Same(t, "Unexpected writes of what is held for long", int64(4), s.writes.Load()-1)
 		for _, uid := range []types.UID{"a", "b", "c"} {
 			l.gone(uid)
 		}
 		expect.Pass(savePeriod)
-		expect.Same(t, "Unexpected writes at the end", 5, s.writes-1)
+		expect.Same(t, "Unexpected writes at the end", int64(5), s.writes.Load()-1)
 		expect.Pass(2 * refreshPeriod)
-		expect.Same(t, "Unexpected writes while nothing is held", 5, s.writes-1)
+		expect.Same(t, "Unexpected writes while nothing is held", int64(5), s.writes.Load()-1)
 	})
 }
 
@@ -179,10 +188,10 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 			const ran = 3*time.Hour + 7*time.Minute
 			expect.Pass(ran)
 			if atMost > 0 {
-				s.refusing = errors.New("no")
+				s.refusing.Store(true)
 			}
 			stop()
-			s.refusing = nil
+			s.refusing.Store(false)
 			latter, stop := s.leads(t)
 			defer stop()
 			missing := ran - time.Duration(latter.billed()["running"]/16)*time.Second
@@ -218,12 +227,12 @@ func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 		tells(0)
 		o := ofTrainJob("a").reserve(now())
 		l.look(t.Context(), versioned(o, "1").Workload)
-		s.refusing = errors.New("no")
+		s.refusing.Store(true)
 		l.look(t.Context(), versioned(o.copy().evict(now()), "2").Workload)
 		expect.Pass(soonest)
 		expect.Pass(10 * time.Minute)
 		tells(10 * time.Minute)
-		s.refusing = nil
+		s.refusing.Store(false)
 		expect.Pass(retryPeriod)
 		tells(0)
 		saved := expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
@@ -238,7 +247,8 @@ func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
 			expect.Pass(4 * time.Second)
 		}
 		synctest.Wait()
-		expect.That(t, s.writes >= 2 && s.writes <= 4, "%d writes in two minutes, want 1 and one for each", s.writes)
+		writes := s.writes.Load()
+		expect.That(t, writes >= 2 && writes <= 4, "%d writes in two minutes, want 1 and one for each", writes)
 	})
 }
 
@@ -311,23 +321,24 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		stop()
 
 		latter, _ := s.ledger()
-		answer := errors.New("no")
+		var unanswered atomic.Bool
+		unanswered.Store(true)
 		latter.options.Cached = kit.Lists(s, func(client.ObjectList) error {
-			if answer != nil {
+			if unanswered.Load() {
 				return kit.ErrAnswered
 			}
 			return nil
 		})
 		latter.options.Live = kit.Gets(s, func(obj client.Object, _ client.ObjectKey) error {
-			if _, ok := obj.(*metav1.PartialObjectMetadata); ok {
-				return answer
+			if _, ok := obj.(*metav1.PartialObjectMetadata); ok && unanswered.Load() {
+				return errRefused
 			}
 			return nil
 		})
 		defer lead(t, latter)()
 		_, leads := latter.tell(true)
 		expect.That(t, !leads, "Whether Workloads are there cannot be asked, and it tells what they held")
-		answer = nil
+		unanswered.Store(false)
 		expect.Pass(2 * soonest)
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
@@ -342,7 +353,7 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
 		running.ResourceVersion = ""
 		expect.NoError(t, s.Create(t.Context(), running.Workload))
-		s.writes = 0
+		s.writes.Store(0)
 		former.look(t.Context(), running.Workload)
 		expect.Pass(savePeriod + time.Second)
 
@@ -434,7 +445,7 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		l.Leave("a")
 		expect.That(t, len(l.left) == 0, "What leaves is remembered for nobody")
 		stop()
-		expect.That(t, s.writes == 0, "It is written to %d times", s.writes)
+		expect.Same(t, "It is written to", int64(0), s.writes.Load())
 	})
 }
 
@@ -580,7 +591,7 @@ func TestSaved(t *testing.T) {
 	}
 	want := map[string]float64{"waiting": 10, "running": 50 + 30 + 10, "stopping": 10, "deleted": 30 + 10}
 	expect.Same(t, "Unexpected seconds of 16 GPUs", want, sums)
-	expect.Same(t, "Writes of who only looks", 0, s.writes)
+	expect.Same(t, "Writes of who only looks", int64(0), s.writes.Load())
 
 	_, err := LoadSaved(t.Context(), s, "elsewhere")
 	expect.That(t, apierrors.IsNotFound(err), "LoadSaved of another namespace = %v", err)
