@@ -159,7 +159,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = It("Forecasts of kubectl trainjob tell when a waiting TrainJob starts, what if, and without whom it would start now", core, func(ctx context.Context) {
+var _ = It("Forecasts of kubectl trainjob tell when a waiting TrainJob starts, what if, and without whom it would start now", core, since(world.Trainer22), func(ctx context.Context) {
 	w := newPools(ctx, "8", "0")
 	w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 	w.MakePending(ctx, w.Job("waits").GPUs("8"))
