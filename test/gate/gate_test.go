@@ -28,6 +28,7 @@ func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
 			for _, need := range p.needs {
 				expect.That(t, known[need], "%s: %s needs %s, which does not stand before it", name, p.name, need)
 			}
+			expect.That(t, p.after == "" || known[p.after], "%s: %s is to start after %s, which does not stand before it", name, p.name, p.after)
 			expect.That(t, !known[p.name], "%s: there are two parts %s", name, p.name)
 			known[p.name] = true
 		}
@@ -125,6 +126,14 @@ func TestRunGoesOnWithWhatDoesNotNeedTheFailedPart(t *testing.T) {
 	want := "a: passed\nb: exit status 2\nc: needs b, which failed\nd: passed\ne: left out: no container engine answers\n"
 	expect.Same(t, "unexpected ends", want, states(results))
 	expect.Says(t, verdict(results), "b: exit status 2; log: "+filepath.Join(r.dir, "b.log"))
+}
+
+func TestRunStartsAPartAfterAnotherWhateverThatCameTo(t *testing.T) {
+	r := checkout(t, part{name: "a", target: []string{"ok-a"}, after: "b"}, part{name: "b", target: []string{"bad"}}, part{name: "c", target: []string{"ok-c"}, after: "not picked"})
+	r.atATime = 3
+	expect.Same(t, "Unexpected ends", "a: passed\nb: exit status 2\nc: passed\n", states(r.run(t.Context())))
+	order := string(expect.Must(os.ReadFile("order"))(t))
+	expect.That(t, strings.Index(order, "bad") < strings.Index(order, "a\n"), "They ran in the order %q", order)
 }
 
 func TestRunGoesOnWhereOneOfTheSameCommitWasStopped(t *testing.T) {

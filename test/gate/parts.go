@@ -15,6 +15,8 @@ type part struct {
 	// suite is set where several parts share the specs of one.
 	suite string
 	needs []string
+	// after names a part that would keep the processors too busy beside it.
+	after string
 	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
 	// for their clusters most of the time.
 	busy bool
@@ -92,12 +94,12 @@ var allParts = []part{
 	shared(e2e("e2e-control", "e2e-control", "control", "-foresight.scenarios=5")),
 	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
-	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"e2e-2.1"}},
-	{name: "e2e-2.2", target: []string{"e2e-2.2"}, specs: true, needs: []string{"e2e-2.1-all"}},
-	{name: "kubernetes-1.37", target: []string{"e2e-1.37"}, specs: true, needs: []string{"e2e-2.2"}, env: flags("core && !long")},
-	{name: "kubernetes-1.34", target: []string{"e2e-1.34"}, specs: true, needs: []string{"kubernetes-1.37"}, env: flags("core && !long")},
+	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1"},
+	{name: "e2e-2.2", target: []string{"e2e-2.2"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1-all"},
+	{name: "kubernetes-1.37", target: []string{"e2e-1.37"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.2", env: flags("core && !long")},
+	{name: "kubernetes-1.34", target: []string{"e2e-1.34"}, specs: true, needs: []string{"binaries"}, after: "kubernetes-1.37", env: flags("core && !long")},
 	e2e("fleet", "e2e-fleet", ""),
-	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, specs: true, needs: []string{"fleet"},
+	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, specs: true, needs: []string{"binaries"}, after: "fleet",
 		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
 	{name: "faults", target: []string{"faults"}, specs: true, needs: []string{"binaries"}},
 	{name: "adversary", target: []string{"adversary"}, specs: true, needs: []string{"binaries"}},

@@ -110,8 +110,7 @@ func (r *run) run(ctx context.Context) (ordered []result) {
 				r.say(p, "%s", res.state())
 				return true
 			}
-			waits := slices.ContainsFunc(p.needs, func(need string) bool { _, ended := results[need]; return !ended })
-			if waits || len(busy) > 0 && load+p.load() > r.atATime {
+			if r.waits(p, results) || len(busy) > 0 && load+p.load() > r.atATime {
 				return false
 			}
 			busy[p.name], load = p.load(), load+p.load()
@@ -132,6 +131,14 @@ func (r *run) run(ctx context.Context) (ordered []result) {
 		ordered = append(ordered, results[p.name])
 	}
 	return ordered
+}
+
+// waits reports whether a part is to start later than one that has not ended.
+func (r *run) waits(p part, results map[string]result) bool {
+	return slices.ContainsFunc(r.parts, func(other part) bool {
+		_, ended := results[other.name]
+		return !ended && (slices.Contains(p.needs, other.name) || p.after == other.name)
+	})
 }
 
 // known returns the result of a part that need not, or cannot, be run.
