@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -119,7 +120,11 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		doomed.Make(ctx, doomed.Job("waits").GPUs("8").Obj())
 		doomed.EventuallyChildJobs(ctx, "waits", 1)
 		Expect(w.Delete(ctx, namespace)).To(Succeed())
-		w.EventuallyGone(ctx, namespace)
+		// The namespace controller counts what is left every quarter of a minute.
+		Eventually(ctx, func(g Gomega) {
+			err := w.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+			g.Expect(err).To(MatchError(apierrors.IsNotFound, "NotFound"), "It has left: %v", namespace.Status.Conditions)
+		}).WithTimeout(2 * time.Minute).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
 
