@@ -166,7 +166,7 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/attempt/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/faults/internal/...
+	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./config/... ./test/kit/... ./test/attempt/... ./test/bench/... ./test/forecast/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/faults/internal/...
 	go test $(EVENTS) -skip 'TestFaults|TestAdversary' ./test/faults ./test/adversary
 	@# They read files beside their modules, which the go command does not look at before it takes a result for the same.
 	go test -C test/localcluster $(EVENTS) -count=1 ./...
@@ -336,7 +336,7 @@ verify-generated: generate
 	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/doctor.md docs/operate.md
 	@test -z "$$(git status --porcelain -- config charts pkg/releases)" || { git status --short -- config charts pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
-	@for base in default monitoring samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
+	@for base in default monitoring samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders" || exit 1; done
 
 # By far the most of it is waiting for a module proxy, where none are cached.
 .PHONY: verify-modules

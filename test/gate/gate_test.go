@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func TestGinkgoSpecs(t *testing.T) {
 		setUp, spec("passes", types.SpecStatePassed, ""), spec("fails", types.SpecStateFailed, "no"),
 		spec("long", types.SpecStateSkipped, ""), spec("newer", types.SpecStateSkipped, "the cluster runs Trainer 2.1"),
 	}}})
-	want := specs{Run: 2, Left: 1, Ran: map[string]bool{"passes": true, "fails": true, "long": false}, Failures: []failure{{"fails", ":0 no"}}}
+	want := specs{Run: 2, Left: 2, Ran: map[string]bool{"passes": true, "fails": true, "long": false, "newer": false}, Failures: []failure{{"fails", ":0 no"}}}
 	expect.Same(t, "Unexpected specs", want, got)
 }
 
@@ -93,6 +94,46 @@ func TestLeftIsWhatNoPartOfASuiteRuns(t *testing.T) {
 	results := []result{of("e2e", "a"), of("", "a"), of("e2e", "b")}
 	for i, want := range []int{0, 2, 1} {
 		expect.Same(t, fmt.Sprintf("Unexpected specs left of part %d", i), want, left(results, i))
+	}
+}
+
+func TestEverySpecRunsSomewhere(t *testing.T) {
+	of := func(ran ...bool) result {
+		return result{Suite: suiteE2E, Specs: specs{Ran: map[string]bool{"core": ran[0], "of 2.1": ran[1]}}}
+	}
+	missing := []result{{Part: "everywhere", Error: "1 specs ran in no part", Specs: specs{Failures: []failure{{"of 2.1", "it ran in no part"}}}}}
+	leftOut := result{Suite: suiteE2E, LeftOut: "no container engine answers"}
+	type row struct{ results, want []result }
+	expect.Rows(t, map[string]row{
+		"one of another release":         {results: []result{of(true, false), of(false, true)}},
+		"one that skips itself always":   {results: []result{of(true, false), of(true, false)}, want: missing},
+		"one of a part that is left out": {results: []result{of(true, false), leftOut}},
+		"one of a part that failed":      {results: []result{of(true, false), {Error: "exit status 2"}}},
+	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected failures", tc.want, everywhere(tc.results)) })
+}
+
+// TestEveryPackageHasATarget compares the packages with tests to what the Makefile gives to go test and ginkgo.
+func TestEveryPackageHasATarget(t *testing.T) {
+	makefile := string(expect.Must(os.ReadFile("../../Makefile"))(t))
+	var covered []string
+	for line := range strings.Lines(makefile) {
+		words := strings.Fields(line)
+		for i, word := range words {
+			switch {
+			case strings.HasSuffix(word, ".test"):
+				covered = append(covered, filepath.Dir(word))
+			case !strings.Contains(line, "go test"):
+			case word == "-C":
+				covered = append(covered, words[i+1])
+			case strings.HasPrefix(word, "./"):
+				covered = append(covered, strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/..."))
+			}
+		}
+	}
+	tests := expect.Must(exec.Command("git", "-C", "../..", "ls-files", "*_test.go").Output())(t)
+	for _, file := range strings.FieldsSeq(string(tests)) {
+		of := func(dir string) bool { return strings.HasPrefix(file, dir+"/") }
+		expect.That(t, slices.ContainsFunc(covered, of), "No target of the Makefile runs %s", file)
 	}
 }
 

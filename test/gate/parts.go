@@ -12,7 +12,7 @@ type part struct {
 	name string
 	// target of the Makefile, with variables.
 	target []string
-	// suite is set where several parts share the specs of one.
+	// suite is set where several parts share the specs of one: what one leaves another may run.
 	suite string
 	needs []string
 	// after names a part that would keep the processors too busy beside it.
@@ -73,12 +73,12 @@ const required = "(core || invariant) && !long"
 // longest and mostly waits.
 var gateParts = []part{
 	generated, binaries, modules, nodeImage,
-	parallel(shared(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15"))),
-	shared(e2e("e2e-control", "e2e-control", required+" && control")),
+	parallel(ofE2E(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15"))),
+	ofE2E(e2e("e2e-control", "e2e-control", required+" && control")),
 	parallel(kind("kind-core")),
 	e2e("fleet", "e2e-fleet", "core"),
 	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}, env: []string{"FAULTS_FLAGS=-faults.sample=8"}},
-	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
+	{name: "e2e-2.1", suite: suiteE2E, target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
 	{name: "adversary", target: []string{"adversary"}, specs: true, needs: []string{"binaries"}, env: []string{"ADVERSARY_FLAGS=-adversary.tenants=3 -adversary.shrink=90s"}},
 	unit, lint, chart,
@@ -90,14 +90,14 @@ var allParts = []part{
 	generated, binaries, modules, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
-	parallel(shared(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20"))),
-	shared(e2e("e2e-control", "e2e-control", "control", "-foresight.scenarios=5")),
-	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
-	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
-	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1"},
-	{name: "e2e-2.2", target: []string{"e2e-2.2"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1-all"},
-	{name: "kubernetes-1.37", target: []string{"e2e-1.37"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.2", env: flags("core && !long")},
-	{name: "kubernetes-1.34", target: []string{"e2e-1.34"}, specs: true, needs: []string{"binaries"}, after: "kubernetes-1.37", env: flags("core && !long")},
+	parallel(ofE2E(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20"))),
+	ofE2E(e2e("e2e-control", "e2e-control", "control", "-foresight.scenarios=5")),
+	ofE2E(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
+	{name: "e2e-2.1", suite: suiteE2E, target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
+	{name: "e2e-2.1-all", suite: suiteE2E, target: []string{"e2e-2.1"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1"},
+	{name: "e2e-2.2", suite: suiteE2E, target: []string{"e2e-2.2"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1-all"},
+	{name: "kubernetes-1.37", suite: suiteE2E, target: []string{"e2e-1.37"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.2", env: flags("core && !long")},
+	{name: "kubernetes-1.34", suite: suiteE2E, target: []string{"e2e-1.34"}, specs: true, needs: []string{"binaries"}, after: "kubernetes-1.37", env: flags("core && !long")},
 	e2e("fleet", "e2e-fleet", ""),
 	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, specs: true, needs: []string{"binaries"}, after: "fleet",
 		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
@@ -113,9 +113,11 @@ func e2e(name, target, filter string, more ...string) part {
 	return part{name: name, target: []string{target}, specs: true, needs: []string{"binaries"}, env: flags(filter, more...)}
 }
 
-// shared marks the parts that the e2e specs are divided among.
-func shared(p part) part {
-	p.suite = "e2e"
+const suiteE2E = "e2e"
+
+// ofE2E marks the parts that the e2e specs are divided among.
+func ofE2E(p part) part {
+	p.suite = suiteE2E
 	return p
 }
 
@@ -126,7 +128,7 @@ func parallel(p part) part {
 
 // kind runs specs on a kind cluster of its own, which stays where they fail.
 func kind(filter string) part {
-	return part{name: "kind", target: []string{"e2e-kind", "kind-down", "KIND_NAME=kueue-trainer-test", "KIND_DIR=.kind-test"},
+	return part{name: "kind", suite: suiteE2E, target: []string{"e2e-kind", "kind-down", "KIND_NAME=kueue-trainer-test", "KIND_DIR=.kind-test"},
 		specs: true, engine: true, needs: []string{"node-image"}, env: flags(filter)}
 }
 

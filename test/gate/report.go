@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +21,7 @@ import (
 
 type specs struct {
 	Run int `json:"run"`
-	// Left are those that its flags leave out. What the cluster is not made for is not counted.
+	// Left are those that its flags leave out, or that its cluster is not made for.
 	Left int `json:"left"`
 	// Ran has Ginkgo's specs by name: whether they ran, or are left. Another part may run those.
 	Ran map[string]bool `json:"ran,omitempty"`
@@ -63,8 +64,7 @@ func ginkgoSpecs(reports []types.Report) specs {
 				s.Failures = append(s.Failures, failure{spec.FullText(), spec.FailureLocation().String() + " " + spec.FailureMessage()})
 			}
 			leftOut := spec.State.Is(types.SpecStateSkipped | types.SpecStatePending)
-			// Who skips itself says why: the cluster is not made for it.
-			if spec.LeafNodeType == types.NodeTypeIt && !(leftOut && spec.Failure.Message != "") {
+			if spec.LeafNodeType == types.NodeTypeIt {
 				s.Ran[spec.FullText()] = s.Ran[spec.FullText()] || !leftOut
 			}
 		}
@@ -156,28 +156,27 @@ func summary(results []result, all bool) string {
 // parts share, the last one tells of all.
 func left(results []result, i int) int {
 	r := results[i]
-	if r.Suite == "" || len(r.Specs.Ran) == 0 {
+	if r.Suite == "" {
 		return r.Specs.Left
 	}
-	shared := map[string]bool{}
-	for j, other := range results {
-		if other.Suite != r.Suite {
-			continue
-		}
-		if j > i {
-			return 0
-		}
-		for name, ran := range other.Specs.Ran {
-			shared[name] = shared[name] || ran
+	if slices.ContainsFunc(results[i+1:], func(later result) bool { return later.Suite == r.Suite }) {
+		return 0
+	}
+	return len(nowhere(results, r.Suite))
+}
+
+// nowhere returns the specs of a suite that none of its parts has run.
+func nowhere(results []result, suite string) []string {
+	ranIn := map[string]bool{}
+	for _, r := range results {
+		for name, ran := range r.Specs.Ran {
+			if r.Suite == suite {
+				ranIn[name] = ranIn[name] || ran
+			}
 		}
 	}
-	n := 0
-	for _, ran := range shared {
-		if !ran {
-			n++
-		}
-	}
-	return n
+	maps.DeleteFunc(ranIn, func(_ string, ran bool) bool { return ran })
+	return slices.Sorted(maps.Keys(ranIn))
 }
 
 // verdict tells in a few lines what failed, why, and where to read on.

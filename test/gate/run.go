@@ -39,6 +39,7 @@ func gate(ctx context.Context) []result {
 	all := flag.Bool("all", false, "run everything, in place of what every change has to pass")
 	only := flag.String("only", "", "run these parts alone, separated by commas, after what they need")
 	atATime := flag.Int("at-a-time", 3, "how many parts run beside each other; those that keep processors busy count twice")
+	engine := flag.Bool("engine", false, "fail where no container engine answers, in place of leaving out what needs one")
 	flag.Parse()
 	parts, name := gateParts, "gate"
 	if *all {
@@ -51,8 +52,15 @@ func gate(ctx context.Context) []result {
 	defer lock.Close()
 	file := filepath.Join(dir, "tests.md")
 	attempt.Succeed(os.RemoveAll(file))
-	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, engine: exec.Command("docker", "info").Run() == nil, commit: commitOf, out: os.Stdout}
+	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, commit: commitOf, out: os.Stdout}
+	answer, err := exec.Command("docker", "info").CombinedOutput()
+	if r.engine = err == nil; *engine && !r.engine {
+		attempt.Fail("no container engine answers: %s", answer)
+	}
 	results := r.run(ctx)
+	if *all && *only == "" {
+		results = append(results, everywhere(results)...)
+	}
 	table := summary(results, *all)
 	fmt.Print("\n" + table)
 	// What is kept tells of everything.
@@ -139,6 +147,18 @@ func (r *run) waits(p part, results map[string]result) bool {
 		_, ended := results[other.name]
 		return !ended && (slices.Contains(p.needs, other.name) || p.after == other.name)
 	})
+}
+
+// everywhere returns a failure where specs ran in no part, though none was left out.
+func everywhere(results []result) []result {
+	var skipped []failure
+	for _, name := range nowhere(results, suiteE2E) {
+		skipped = append(skipped, failure{name, "it ran in no part"})
+	}
+	if len(skipped) == 0 || slices.ContainsFunc(results, func(r result) bool { return r.LeftOut != "" || r.Failed() }) {
+		return nil
+	}
+	return []result{{Part: "everywhere", Error: fmt.Sprintf("%d specs ran in no part", len(skipped)), Specs: specs{Failures: skipped}}}
 }
 
 // known returns the result of a part that need not, or cannot, be run.
