@@ -32,7 +32,7 @@ func (d *Draws) draw(k Running, after time.Duration) time.Duration {
 	var total time.Duration
 	switch {
 	case k.Source == Reported && after > 0:
-		return max(time.Second, *k.subject.Reported)
+		total = after + *k.subject.Reported
 	case k.group != nil:
 		total = d.like(&k, after)
 	case k.Source == Limited:

@@ -30,11 +30,9 @@ type Entrant struct {
 	Arrives time.Time
 }
 
-// Arrivals are what may come: as many as came, drawn from those who came.
-type Arrivals struct {
-	// Of are the Workloads that came, with what is known of how long they run.
-	Of []Entrant
-	// Within is the time in which they did.
+// Arrival is a Workload like which others may come: one in each time as long as that in which it came.
+type Arrival struct {
+	Entrant
 	Within time.Duration
 }
 
@@ -46,7 +44,7 @@ type Question struct {
 	// Runtimes are what is known of running times.
 	Runtimes *Runtimes
 	// Arrivals may be none.
-	Arrivals Arrivals
+	Arrivals []Arrival
 	Settings
 	// Futures is how many are drawn; fewer where the time is over before, or none.
 	Futures int
@@ -167,18 +165,23 @@ func (q *Question) Jobs(future uint64) []Job {
 
 // arriving draws who comes, and when.
 func (q *Question) arriving(draws *Draws) []Job {
-	if len(q.Arrivals.Of) == 0 {
+	if len(q.Arrivals) == 0 {
 		return nil
 	}
 	var jobs []Job
-	between := float64(q.Arrivals.Within) / float64(len(q.Arrivals.Of))
+	often, sum := make([]float64, len(q.Arrivals)), 0.0
+	for n := range q.Arrivals {
+		sum += 1 / float64(q.Arrivals[n].Within)
+		often[n] = sum
+	}
 	at := q.Begin
 	for {
-		at = at.Add(time.Duration(draws.random.ExpFloat64()*between) + 1)
+		at = at.Add(time.Duration(draws.random.ExpFloat64()/sum) + 1)
 		if at.After(q.Begin.Add(q.Horizon)) {
 			return jobs
 		}
-		e := &q.Arrivals.Of[draws.random.IntN(len(q.Arrivals.Of))]
+		n, _ := slices.BinarySearch(often, draws.random.Float64()*sum)
+		e := &q.Arrivals[n]
 		runs := draws.Whole(e.Running.another(at))
 		jobs = append(jobs, Job{Workload: comes(e.Workload, len(jobs), at), Arrives: at, Runs: runs, Again: runs})
 	}

@@ -128,7 +128,7 @@ func TestArrivals(t *testing.T) {
 	q, quiet := s.ask(t, runtimes, func(*forecast.Job) forecast.Running { return known })
 	high := newScene().job("high", "a", 4, 0, 0)
 	high.Workload.Spec.Priority = ptr.To[int32](100)
-	q.Arrivals = forecast.Arrivals{Of: []forecast.Entrant{{Workload: high.Workload, Running: known}}, Within: 4 * time.Hour}
+	q.Arrivals = []forecast.Arrival{{Entrant: forecast.Entrant{Workload: high.Workload, Running: known}, Within: 4 * time.Hour}}
 	busy := expect.Must(forecast.Draw(t.Context(), q))(t)
 	mine := client.ObjectKeyFromObject(s.jobs[1].Workload)
 	expect.That(t, len(quiet.Starts[mine]) == 100 && mean(busy.Starts[mine]) > mean(quiet.Starts[mine]), "who comes with a higher priority goes first")
@@ -139,7 +139,7 @@ func TestWhoComesRunsAsLongAsOneThatReports(t *testing.T) {
 	like := s.job("like", "a", 4, 0, 0).Workload
 	runtimes := forecast.NewRuntimes(nil, 0)
 	known := runtimes.Of(forecast.Subject{Running: 3 * time.Hour, Reported: ptr.To(time.Hour)})
-	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Arrivals: forecast.Arrivals{Of: []forecast.Entrant{{Workload: like, Running: known}}, Within: time.Hour}}
+	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Arrivals: []forecast.Arrival{{Entrant: forecast.Entrant{Workload: like, Running: known}, Within: time.Hour}}}
 	jobs := q.Jobs(0)
 	expect.Need(t, len(jobs) > 0, "somebody comes")
 	expect.Same(t, "Unexpected running time", 4*time.Hour, jobs[0].Runs)

@@ -53,7 +53,7 @@ func (q *Question) About(wl *kueue.Workload) *Question {
 	part.World = worlds[root]
 	elsewhere := func(e Entrant) bool { return rootOf(e.Workload) != root }
 	part.Entrants = slices.DeleteFunc(slices.Clone(q.Entrants), elsewhere)
-	part.Arrivals.Of = slices.DeleteFunc(slices.Clone(q.Arrivals.Of), elsewhere)
+	part.Arrivals = slices.DeleteFunc(slices.Clone(q.Arrivals), func(a Arrival) bool { return elsewhere(a.Entrant) })
 	return &part
 }
 

@@ -28,7 +28,7 @@ import (
 type Job struct {
 	// Workload as it is at the begin of the play: with quota, or waiting.
 	Workload *kueue.Workload
-	// Arrives is when it queues; zero for one that is there already.
+	// Arrives is when it queues; zero for one that is there already. One with quota that stops queues no sooner again.
 	Arrives time.Time
 	// Runs is how long it runs from a start to its end; of one that runs already, how long it
 	// runs on. Zero runs for ever.
@@ -149,7 +149,7 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 		return fmt.Errorf("Workload %s is there twice", key)
 	}
 	p.jobs[key] = &state{Job: job}
-	if job.Arrives.After(p.Begin) {
+	if job.Arrives.After(p.Begin) && !kueuelib.HasQuotaReservation(job.Workload) {
 		p.at(job.Arrives, key, p.arrive)
 		return nil
 	}
@@ -299,14 +299,24 @@ func (p *play) stop(ctx context.Context, key client.ObjectKey) {
 	s.round++
 	s.stopped, s.ends = true, time.Time{}
 	p.freed = key
-	if !kueuelib.IsActive(s.Workload) || p.Stopped(ctx, key) != nil { // Its queue is gone, or stopped, or leads elsewhere.
+	after, err := p.Stopped(ctx, key)
+	switch {
+	case !kueuelib.IsActive(s.Workload) || err != nil: // Its queue is gone, or stopped, or leads elsewhere.
 		p.end(ctx, key)
-		return
+	case s.Arrives.After(p.now):
+		p.Remove(ctx, key)
+		s.Workload = after
+		p.at(s.Arrives, key, p.arrive)
+	default:
+		p.say(Queued, key, s.Workload)
 	}
-	p.say(Queued, key, s.Workload)
 }
 
-func (p *play) check(ctx context.Context, key client.ObjectKey) { p.moved(p.ChecksReady(ctx, key)) }
+// check has admission checks be ready. Who then finds no place below a topology for as long again gets nodes of its own.
+func (p *play) check(ctx context.Context, key client.ObjectKey) {
+	p.at(p.now.Add(p.Checks), key, func(ctx context.Context, key client.ObjectKey) { p.moved(p.NodesMade(ctx, key)) })
+	p.moved(p.ChecksReady(ctx, key))
+}
 
 func (p *play) say(kind Kind, key client.ObjectKey, wl *kueue.Workload) {
 	p.tell(Event{At: p.now, Kind: kind, Job: key, Workload: wl, After: p.freed})

@@ -63,6 +63,14 @@ func TestPlay(t *testing.T) {
 			}},
 		"who ends before its pods are stopped does not start again": {In: as(stopping, preempts(time.Hour+10*time.Second, 0, func(*forecast.Job) {})),
 			Want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m10s low Ended", "1h0m10s high Started"}},
+		"who is evicted and to be tried again later holds its quota until it has stopped, and queues then": {In: as(stopping, func(s *scene) {
+			s.queue("a", "", 4)
+			evicted := s.running("evicted", "a", 4, 0, time.Hour)
+			kit.Says(kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPodsReadyTimeout))(evicted.Workload)
+			evicted.Arrives, evicted.Again = begin.Add(10*time.Minute), time.Hour
+			s.job("next", "a", 4, 0, 20*time.Minute)
+			s.job("last", "a", 4, -1, 0)
+		}), Want: []string{"31s next Started", "10m0s evicted Queued", "20m31s next Ended", "20m32s evicted Started", "1h20m32s evicted Ended", "1h20m33s last Started"}},
 		"a share is given back by preemption": {In: as(func(s *scene) {
 			s.queue("a", "all", 4, preempting).queue("b", "all", 4, preempting)
 			s.running("borrower", "b", 8, 0, 10*time.Hour)
@@ -76,6 +84,18 @@ func TestPlay(t *testing.T) {
 			s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") })
 			s.job("one", "a", 4, 0, time.Hour)
 		}), Want: []string{"5m0s one Started", "1h5m0s one Ended"}},
+		"who has to be placed on nodes that are made for it gets them": {In: as(func(s *scene) {
+			s.settings.Checks = 5 * time.Minute
+			s.Flavors[0].Spec.NodeLabels, s.Flavors[0].Spec.TopologyName = map[string]string{"pool": pool}, ptr.To[kueue.TopologyReference]("racks")
+			s.Topologies = []kueue.Topology{*kit.Topology("racks", "rack")}
+			s.AdmissionChecks = []kueue.AdmissionCheck{{
+				ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.ProvisioningRequestControllerName},
+				Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{kit.True(kueue.AdmissionCheckActive, "")}},
+			}}
+			s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") })
+			s.job("one", "a", 4, 0, time.Hour)
+			s.job("two", "a", 4, 0, time.Hour)
+		}), Want: []string{"10m0s one Started", "1h10m0s one Ended", "1h20m1s two Started", "2h20m1s two Ended"}},
 		"who was deactivated holds its quota until it has stopped, and is gone": {In: as(stopping, func(s *scene) {
 			s.queue("a", "", 4, preempting)
 			kit.Deactivated(s.running("off", "a", 4, 0, 0).Workload)

@@ -97,9 +97,12 @@ func TestRuntimes(t *testing.T) {
 	}
 	counts := func(all ...forecast.Histogram) []forecast.Histogram { return all }
 	limit := func(hours int) forecast.Subject { return forecast.Subject{Limit: time.Duration(hours) * time.Hour} }
+	limited := told(1, 7)
+	limited.Limit = 3 * time.Hour
 	quarter := ran(slices.Concat(many(15, 0.5), many(15, 3))...)
 	expect.Rows(t, map[string]estimate{
 		"what the trainer says goes before all":                                               estimate{past: ran(many(40, 1)...), subject: told(1, 7)}.of(forecast.Reported, "", 7, 7),
+		"a limit ends what its trainer would run on":                                          estimate{subject: limited}.of(forecast.Reported, "", 2, 2),
 		"a report that is overdue says nothing":                                               estimate{past: ran(many(40, 2)...), subject: told(1.5, 0)}.similar(0.5, 0.5),
 		"jobs that are like it":                                                               estimate{past: ran(many(40, 2)...)}.similar(2, 2),
 		"of one that runs already, what is left":                                              estimate{past: ran(many(40, 2)...), subject: runs(1.5)}.similar(0.5, 0.5),

@@ -146,12 +146,12 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 	for _, l := range there {
 		q.Entrants = append(q.Entrants, l.entrant(runtimes, now, limits))
 	}
-	q.Arrivals.Within = min(window, now.Sub(begin))
+	within := min(window, now.Sub(begin))
 	for _, l := range m.lives {
-		if l.Arrives.Before(now) && l.Arrives.After(now.Add(-q.Arrivals.Within)) {
+		if l.Arrives.Before(now) && l.Arrives.After(now.Add(-within)) {
 			e := l.entrant(runtimes, l.Arrives, limits)
 			e.Workload = l.Workload
-			q.Arrivals.Of = append(q.Arrivals.Of, e)
+			q.Arrivals = append(q.Arrivals, forecast.Arrival{Entrant: e, Within: within})
 		}
 	}
 	band := attempt.Must(forecast.Draw(ctx, q)).Band(q.Until[0], q.Horizon)

@@ -9,11 +9,14 @@ package outlook
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -21,6 +24,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -123,17 +127,27 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 		World: c.World, Runtimes: forecast.NewRuntimes(o.past(jobs), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
 		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks, FairSharing: c.FairSharing},
 	}
+	unknown := 0
 	for n := range o.Workloads {
 		if e, takesPart := o.entrant(&o.Workloads[n], q.Runtimes, jobs); takesPart {
 			q.Entrants = append(q.Entrants, e)
+			if !kueuelib.HasQuotaReservation(e.Workload) && claims(e.Workload) && len(e.Workload.Status.ResourceRequests) == 0 {
+				unknown++
+			}
 		}
+	}
+	if unknown > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s claim devices, and Kueue has not said yet how many: none are taken for them", show.Count(unknown, "waiting job")))
+	}
+	if wait := o.waitForPodsReady(); wait != nil && ptr.Deref(wait.BlockAdmission, false) {
+		warnings = append(warnings, "Kueue admits nobody while pods of others are not ready (waitForPodsReady.blockAdmission): they are taken to be ready at once")
 	}
 	slices.SortStableFunc(q.Entrants, func(a, b forecast.Entrant) int {
 		return cmp.Or(a.Workload.CreationTimestamp.Compare(b.Workload.CreationTimestamp.Time), cmp.Compare(a.Workload.UID, b.Workload.UID))
 	})
 	if !o.NoArrivals {
 		q.Arrivals = o.arrivals(q.Runtimes, jobs)
-		if within := q.Arrivals.Within; within < 24*time.Hour && len(o.Workloads) > 0 {
+		if within := o.Complete(); within < 24*time.Hour && len(o.Workloads) > 0 {
 			warnings = append(warnings, fmt.Sprintf("others are taken to come as in the last %s: of what ended before, nothing is left", Roughly(int64(within.Seconds()))))
 		}
 	}
@@ -141,9 +155,10 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 }
 
 func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, jobs byUID) (forecast.Entrant, bool) {
-	e := forecast.Entrant{Workload: inventory.WithRequests(wl), Running: runtimes.Of(o.subject(wl, jobs))}
+	e := forecast.Entrant{Workload: withClaimed(wl), Running: runtimes.Of(o.subject(wl, jobs))}
 	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
-		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again.
+		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again, or stays
+		// until its pods have stopped.
 		e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, nil
 		apimeta.RemoveStatusCondition(&e.Workload.Status.Conditions, kueue.WorkloadRequeued)
 	}
@@ -155,7 +170,7 @@ type byUID = map[types.UID]*trainjob.TrainJob
 // subject is what is known of a Workload beside how long others ran.
 func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 	s := forecast.Subject{
-		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
+		Traits:    forecast.Traits{Queue: queueOf(wl), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
@@ -195,21 +210,76 @@ func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitte
 }
 
 // arrivals are who came lately: a queue's usual load.
-func (o *Outlook) arrivals(runtimes *forecast.Runtimes, jobs byUID) forecast.Arrivals {
-	arrivals := forecast.Arrivals{Within: o.Complete()}
+func (o *Outlook) arrivals(runtimes *forecast.Runtimes, jobs byUID) (all []forecast.Arrival) {
+	complete := o.complete()
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
-		queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-		if wl.CreationTimestamp.Add(arrivals.Within).Before(o.Now) || queue == nil || ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None ||
+		queue, within := o.LocalQueue(wl.Namespace, wl.Spec.QueueName), complete(queueOf(wl))
+		if wl.CreationTimestamp.Add(within).Before(o.Now) || queue == nil || ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None ||
 			o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
 			continue
 		}
 		// As it came.
-		fresh := inventory.WithRequests(wl)
+		fresh := withClaimed(wl)
 		fresh.Status, fresh.Spec.Active = kueue.WorkloadStatus{}, nil
-		arrivals.Of = append(arrivals.Of, forecast.Entrant{Workload: fresh, Running: runtimes.Of(o.subject(wl, jobs))})
+		all = append(all, forecast.Arrival{Entrant: forecast.Entrant{Workload: fresh, Running: runtimes.Of(o.subject(wl, jobs))}, Within: within})
 	}
-	return arrivals
+	return all
+}
+
+func queueOf(wl *kueue.Workload) string { return wl.Namespace + "/" + string(wl.Spec.QueueName) }
+
+func (o *Outlook) waitForPodsReady() *configapi.WaitForPodsReady {
+	if o.Kueue == nil {
+		return nil
+	}
+	return o.Kueue.WaitForPodsReady
+}
+
+func claims(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Spec.PodSets, func(ps kueue.PodSet) bool { return len(ps.Template.Spec.ResourceClaims) > 0 })
+}
+
+// withClaimed returns a copy of a Workload as Kueue queues it, that asks by itself for the devices of its claims: as many as
+// Kueue has charged it, or says that it asks for. What the claims ask for, Kueue alone knows.
+func withClaimed(wl *kueue.Workload) *kueue.Workload {
+	wl = inventory.WithRequests(wl)
+	if !claims(wl) {
+		return wl
+	}
+	unplaced := &kueue.Workload{Spec: wl.Spec}
+	for n, asked := range kueuelib.TotalRequests(unplaced) {
+		pod := &wl.Spec.PodSets[n].Template.Spec
+		for name, amount := range charged(wl, asked.Name) {
+			if asked.Requests.ResourceValue(name) > 0 || asked.Count == 0 {
+				continue
+			}
+			of := &pod.Containers[0].Resources
+			of.Requests = maps.Clone(of.Requests)
+			if of.Requests == nil {
+				of.Requests = corev1.ResourceList{}
+			}
+			of.Requests[name] = *resource.NewQuantity(amount.Value()/int64(asked.Count), resource.DecimalSI)
+		}
+	}
+	return wl
+}
+
+// charged is what all pods of a PodSet are charged, or asked for when Kueue last looked; nil where it has not.
+func charged(wl *kueue.Workload, podSet kueue.PodSetReference) corev1.ResourceList {
+	if wl.Status.Admission != nil {
+		for _, of := range wl.Status.Admission.PodSetAssignments {
+			if of.Name == podSet {
+				return of.ResourceUsage
+			}
+		}
+	}
+	for _, of := range wl.Status.ResourceRequests {
+		if of.Name == podSet {
+			return of.Resources
+		}
+	}
+	return nil
 }
 
 // GPUs is how many a Workload asks for.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +74,17 @@ func past(o *outlook.Outlook, name string, n int, hours func(int) int, changes .
 	for i := range n {
 		kit.With(ended(job(o, fmt.Sprintf("%s-%d", name, i), 8, 100*time.Hour), time.Duration(hours(i))*time.Hour), changes...)
 	}
+}
+
+// claiming has a Workload claim its GPUs, and Kueue say how many these are, in place of asking for them.
+func claiming(wl *kueue.Workload) *kueue.Workload {
+	pod := &wl.Spec.PodSets[0].Template.Spec
+	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("h100")}}
+	delete(pod.Containers[0].Resources.Requests, "nvidia.com/gpu")
+	if wl.Status.Admission == nil {
+		wl.Status.ResourceRequests = []kueue.PodSetRequest{{Name: "node", Resources: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}}
+	}
+	return wl
 }
 
 // always is as many hours for all, and spread some for each.
@@ -192,11 +204,20 @@ func TestStart(t *testing.T) {
 				stale := kit.With(ended(job(o, fmt.Sprintf("urgent-%d", n), 8, came), time.Hour), outOfSync)
 				stale.Spec.Priority = ptr.To[int32](10)
 			}
-		}, want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 20 % of the futures not within 14 days"},
+		}, want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 25 % of the futures not within 14 days"},
 		"it is to be tried again later": {set: func(o *outlook.Outlook) {
 			wl := kit.With(&o.Workloads[0], kit.Isnt(kueue.WorkloadRequeued, ""))
 			wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
 		}, want: "starts in about 30 min (P10 to P90 of 200 futures)"},
+		"it claims as many devices as Kueue has said": {set: func(o *outlook.Outlook) {
+			claiming(&o.Workloads[0])
+			llm(o, limited(2, 0))
+		}, want: "starts in about 60 min" + after},
+		"one that claims devices has them, and is to be tried again": {set: func(o *outlook.Outlook) {
+			wl := kit.With(claiming(llm(o, limited(2, 0))), kit.Says(kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPodsReadyTimeout)))
+			wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
+			kit.With(job(o, "first", 8, 2*time.Minute), limited(1, 0))
+		}, want: "starts in about 2 h" + after},
 		"its LocalQueue is stopped": {set: func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }, want: never},
 		"Kueue leaves out a resource that no queue has": {set: func(o *outlook.Outlook) {
 			o.Kueue = &configapi.Configuration{Resources: &configapi.Resources{ExcludeResourcePrefixes: []string{"example.com/"}}}
@@ -253,10 +274,16 @@ func TestArrivals(t *testing.T) {
 			}
 		}, between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min" + lost},
 		"the cluster is a day old": {first: time.Hour, every: time.Hour, jobs: 24, become: func(_ int, wl *kueue.Workload) { ended(wl, 5*time.Minute) },
-			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h" + lost},
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 23 h" + lost},
 		"none has ended":                    {first: time.Hour, every: time.Hour, jobs: 10, between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h" + lost},
 		"they were stopped at their limits": {first: time.Hour, every: time.Hour, jobs: 100, become: func(_ int, wl *kueue.Workload) { overTime(wl, 1) }, between: [2]int{300, 370}},
-		"the first came just now":           {first: time.Second, jobs: 1, between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min" + lost},
+		"a few ended Workloads are kept for longer than others": {every: 2 * time.Minute, jobs: 60, become: func(n int, wl *kueue.Workload) {
+			if ended(wl, 10*time.Second); n == 59 {
+				wl.CreationTimestamp = metav1.NewTime(now.Add(-100 * time.Hour))
+				ended(wl, time.Hour)
+			}
+		}, between: [2]int{9000, 11000}, warning: "others are taken to come as in the last 2 h" + lost},
+		"the first came just now": {first: time.Second, jobs: 1, between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min" + lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()

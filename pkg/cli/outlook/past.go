@@ -94,14 +94,14 @@ func measured(ctx context.Context, c *prom.Client, now time.Time) ([]forecast.Hi
 // past is how long the Workloads ran that the cluster still has, and how long those have that run.
 func (o *Outlook) past(jobs byUID) []forecast.Past {
 	var all []forecast.Past
-	oldest := o.oldestEnd()
+	since := o.known()
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		s := o.subject(wl, jobs)
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
-		var since time.Time
+		var started time.Time
 		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
-			since = admitted.LastTransitionTime.Time
+			started = admitted.LastTransitionTime.Time
 		}
 		stopped := kueuelib.OverTime(wl)
 		switch ran, ended := kueuelib.RanFor(wl); {
@@ -111,41 +111,68 @@ func (o *Outlook) past(jobs byUID) []forecast.Past {
 			continue
 		case stopped != nil: // It was stopped, and would have run longer.
 			p.Ran = forecast.Ran{For: s.Limit}
-			since = stopped.LastTransitionTime.Add(-s.Limit)
+			started = stopped.LastTransitionTime.Add(-s.Limit)
 		case !kueuelib.IsAdmitted(wl):
 			continue
 		default:
 			p.Ran = forecast.Ran{For: s.Running}
 		}
-		p.Seen = max(0, oldest.Sub(since)-time.Second)
+		p.Seen = max(0, since(s.Queue).Sub(started)-time.Second)
 		all = append(all, p)
 	}
 	return all
 }
 
-// oldestEnd is before which no ends are known: Workloads that have ended are kept for some time only.
-func (o *Outlook) oldestEnd() time.Time {
-	oldest := o.Now
+// known returns the function that tells since when all ends of a queue are known: Workloads that have ended are kept for
+// some time only. A queue of which few are there is taken for like the others, and a few that are kept longer do not count.
+func (o *Outlook) known() func(queue string) time.Time {
+	const enough, all = 20, ""
+	ends := map[string][]time.Time{}
 	for n := range o.Workloads {
 		if wl := &o.Workloads[n]; kueuelib.IsFinished(wl) {
-			if finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished.LastTransitionTime.Time.Before(oldest) {
-				oldest = finished.LastTransitionTime.Time
-			}
+			at := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).LastTransitionTime.Time
+			ends[queueOf(wl)], ends[all] = append(ends[queueOf(wl)], at), append(ends[all], at)
 		}
 	}
-	return oldest
+	for _, of := range ends {
+		slices.SortFunc(of, time.Time.Compare)
+	}
+	return func(queue string) time.Time {
+		of := ends[queue]
+		if len(of) < enough {
+			of = ends[all]
+		}
+		if len(of) == 0 {
+			return o.Now
+		}
+		return of[len(of)/enough]
+	}
 }
 
-// Complete is for how long all are known who came: since the oldest end that is known, or since the first came where none
-// has ended. An hour is the least, or a few would be a flood.
-func (o *Outlook) Complete() time.Duration {
-	since := o.oldestEnd()
-	if !since.Before(o.Now) {
-		for n := range o.Workloads {
-			if created := o.Workloads[n].CreationTimestamp.Time; created.Before(since) {
-				since = created
-			}
+// complete returns the function that tells for how long all are known who came to a queue: since the oldest end that is
+// known, or since the first came where none has ended. An hour is the least, or a few would be a flood.
+func (o *Outlook) complete() func(queue string) time.Duration {
+	known, first := o.known(), o.Now
+	for n := range o.Workloads {
+		if created := o.Workloads[n].CreationTimestamp.Time; created.Before(first) {
+			first = created
 		}
 	}
-	return min(recent, max(time.Hour, o.Now.Sub(since)))
+	return func(queue string) time.Duration {
+		since := known(queue)
+		if !since.Before(o.Now) {
+			since = first
+		}
+		return min(recent, max(time.Hour, o.Now.Sub(since)))
+	}
+}
+
+// Complete is that of the queue of which the least is known.
+func (o *Outlook) Complete() time.Duration {
+	complete := o.complete()
+	least := complete("")
+	for n := range o.Workloads {
+		least = min(least, complete(queueOf(&o.Workloads[n])))
+	}
+	return least
 }

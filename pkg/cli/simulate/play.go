@@ -61,7 +61,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		o.warn("%s", warning)
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
-	if err := refuseUnknown(q.Arrivals.Of); err != nil {
+	if err := refuseUnknown(q.Arrivals); err != nil {
 		return Result{}, err
 	}
 	o.keepComing(q)
@@ -121,7 +121,7 @@ func (o *options) tooYoung(at *outlook.Outlook) bool {
 }
 
 // refuseUnknown refuses to draw from those of whom most would run to the end: all who come later would wait for them.
-func refuseUnknown(came []forecast.Entrant) error {
+func refuseUnknown(came []forecast.Arrival) error {
 	unknown := 0
 	for _, e := range came {
 		if e.Running.Source == forecast.Unknown {
@@ -196,10 +196,10 @@ func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []fo
 // keepComing has the same Workloads come in each play: priorities are changed of those who are there only.
 func (o *options) keepComing(q *forecast.Question) {
 	if o.come == nil {
-		o.come = q.Arrivals.Of
+		o.come = q.Arrivals
 	}
-	for n := range q.Arrivals.Of {
-		q.Arrivals.Of[n].Workload = o.come[n].Workload
+	for n := range q.Arrivals {
+		q.Arrivals[n].Workload = o.come[n].Workload
 	}
 }
 

@@ -76,7 +76,7 @@ type options struct {
 	job string
 	now bool
 	// come are who comes in the first play.
-	come []forecast.Entrant
+	come []forecast.Arrival
 	// warned are the warnings that were printed: two plays have the same.
 	warned sets.Set[string]
 }

@@ -322,7 +322,7 @@ func TestPriorityOfArrivals(t *testing.T) {
 	for _, at := range []*outlook.Outlook{&before, after.Outlook} {
 		q, _ := at.Question()
 		o.keepComing(q)
-		expect.That(t, len(q.Arrivals.Of) == 1 && q.Arrivals.Of[0].Workload.Spec.Priority == nil, "others come with %v", q.Arrivals.Of)
+		expect.That(t, len(q.Arrivals) == 1 && q.Arrivals[0].Workload.Spec.Priority == nil, "others come with %v", q.Arrivals)
 	}
 }
 

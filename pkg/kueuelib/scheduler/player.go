@@ -88,7 +88,10 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference{},
 	}
 	p.cycleClock = &cycleClock{Clock: p.clock}
-	own := world.Changed(func(spec *kueue.ClusterQueueSpec) { spec.NamespaceSelector = &metav1.LabelSelector{} })
+	own := world.Changed(func(spec *kueue.ClusterQueueSpec) {
+		spec.NamespaceSelector = &metav1.LabelSelector{}
+		setDefaults(spec)
+	})
 	var err error
 	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
 		return nil, err
@@ -180,11 +183,11 @@ func (p *Player) Remove(ctx context.Context, key client.ObjectKey) {
 }
 
 // Stopped says that nothing runs any more of a Workload that was evicted: its quota is free, and it queues again. It
-// fails for one that cannot: its queue is not there any more.
-func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) error {
+// returns the Workload as it is then, and fails for one that cannot queue: its queue is not there any more.
+func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) (*kueue.Workload, error) {
 	wl := p.memory.workloads[key]
 	if wl == nil || !workloadevict.IsEvicted(wl) || !workload.HasQuotaReservation(wl) {
-		return nil
+		return wl, nil
 	}
 	after := wl.DeepCopy()
 	evicted := apimeta.FindStatusCondition(after.Status.Conditions, kueue.WorkloadEvicted)
@@ -192,7 +195,8 @@ func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) error {
 	workload.UnsetQuotaReservationWithCondition(after, "Pending", evicted.Message, p.clock.Now())
 	p.memory.workloads[key] = after
 	p.free(wl)
-	return p.queues.AddOrUpdateWorkload(logr.Discard(), after.DeepCopy())
+	p.queues.DeleteSecondPassWithoutLock(workload.Key(wl))
+	return after, p.queues.AddOrUpdateWorkload(logr.Discard(), after.DeepCopy())
 }
 
 // free returns what wl holds, and has others looked at again soon.
@@ -218,11 +222,33 @@ func (p *Player) ChecksReady(ctx context.Context, key client.ObjectKey) []Moved 
 	for _, name := range p.checks[wl.Status.Admission.ClusterQueue] {
 		after.Status.AdmissionChecks = append(after.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
 	}
+	return p.admit(quietly(ctx), wl, after)
+}
+
+// NodesMade says that a Workload whose checks are ready, and that has no place yet below its topology, has one that the
+// world does not have: on nodes that are made for it, or in another cluster.
+func (p *Player) NodesMade(ctx context.Context, key client.ObjectKey) []Moved {
+	wl := p.memory.workloads[key]
+	if wl == nil || !workload.HasTopologyAssignmentsPending(wl) || !workload.HasAllChecksReady(wl) || workloadevict.IsEvicted(wl) {
+		return nil
+	}
+	after := wl.DeepCopy()
+	for n := range after.Status.Admission.PodSetAssignments {
+		if of := &after.Status.Admission.PodSetAssignments[n]; of.TopologyAssignment == nil {
+			of.DelayedTopologyRequest = ptr.To(kueue.DelayedTopologyRequestStateReady)
+		}
+	}
+	p.queues.DeleteSecondPassWithoutLock(workload.Key(wl))
+	return p.admit(quietly(ctx), wl, after)
+}
+
+// admit has a Workload be as it is now, and admitted where nothing is missing any more.
+func (p *Player) admit(ctx context.Context, before, after *kueue.Workload) []Moved {
 	workload.SyncAdmittedCondition(after, p.clock.Now())
-	p.memory.put(wl, after)
+	p.memory.put(before, after)
 	p.cache.AddOrUpdateWorkload(logr.Discard(), after.DeepCopy())
-	p.queues.QueueSecondPassIfNeeded(quietly(ctx), after.DeepCopy(), 0)
-	return p.observe(quietly(ctx))
+	p.queues.QueueSecondPassIfNeeded(ctx, after.DeepCopy(), 0)
+	return p.observe(ctx)
 }
 
 // Wakes returns the next time at which Kueue does something by itself; zero where it does not.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -100,7 +101,7 @@ func TestPlayer(t *testing.T) {
 		"the head of a strict queue that cannot start ends the cycles": {game: newGame().queue("a", "", "4", strictly).waits("large", "a", 8, 1).waits("small", "a", 1, 0)},
 		"who is preempted keeps its quota until it has stopped, and queues again": {game: newGame().queue("a", "", "4", preempting).runs("low", "a", 4, 0).waits("high", "a", 4, 10),
 			play: func(b *board) {
-				expect.NoError(b.t, b.Stopped(b.t.Context(), key("low")))
+				expect.Must(b.Stopped(b.t.Context(), key("low")))(b.t)
 				b.wake()
 				b.Remove(b.t.Context(), key("high"))
 				b.wake()
@@ -117,6 +118,20 @@ func TestPlayer(t *testing.T) {
 				b.wake()
 			},
 			want: "Reserved one, Admitted one"},
+		"a place on nodes that are made for it is the last that is missing": {game: newGame().topology(0).checks("kueue.x-k8s.io/provisioning-request").queue("a", "", "64", checked).waits("one", "a", 2, 0),
+			play: func(b *board) {
+				b.note(b.NodesMade(b.t.Context(), key("one")))
+				b.note(b.ChecksReady(b.t.Context(), key("one")))
+				b.note(b.NodesMade(b.t.Context(), key("one")))
+				b.note(b.NodesMade(b.t.Context(), key("one")))
+			},
+			want: "Reserved one, Admitted one"},
+		"what a ClusterQueue does not say is as its CRD has it: it borrows without preempting others": {
+			game: newGame().queue("a", "all", "4", func(spec *kueue.ClusterQueueSpec) {
+				spec.QueueingStrategy, spec.Preemption = "", &kueue.ClusterQueuePreemption{
+					ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority, BorrowWithinCohort: &kueue.BorrowWithinCohort{MaxPriorityThreshold: ptr.To[int32](100)},
+				}
+			}).queue("b", "all", "4").runs("low", "b", 4, 0).waits("high", "a", 6, 10)},
 		"a topology that has no room left keeps those back whom the quota would let in": {game: newGame().topology(2).queue("a", "", "64").waits("one", "a", 9, 1).waits("two", "a", 8, 0),
 			want: "Admitted one"},
 	}, func(t *testing.T, tc row) {

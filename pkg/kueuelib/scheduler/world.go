@@ -11,6 +11,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -117,6 +118,26 @@ func (w *World) Changed(change func(*kueue.ClusterQueueSpec)) *World {
 		change(&other.ClusterQueues[n].Spec)
 	}
 	return &other
+}
+
+// setDefaults sets what an API server sets in a ClusterQueue by its CRD, and files and changes may leave out: Kueue's code
+// takes nothing for none of its policies.
+func setDefaults(spec *kueue.ClusterQueueSpec) {
+	spec.QueueingStrategy = cmp.Or(spec.QueueingStrategy, kueue.BestEffortFIFO)
+	if spec.FlavorFungibility == nil {
+		spec.FlavorFungibility = &kueue.FlavorFungibility{}
+	}
+	spec.FlavorFungibility.WhenCanBorrow = cmp.Or(spec.FlavorFungibility.WhenCanBorrow, kueue.MayStopSearch)
+	spec.FlavorFungibility.WhenCanPreempt = cmp.Or(spec.FlavorFungibility.WhenCanPreempt, kueue.TryNextFlavor)
+	if spec.Preemption == nil {
+		spec.Preemption = &kueue.ClusterQueuePreemption{}
+	}
+	spec.Preemption.WithinClusterQueue = cmp.Or(spec.Preemption.WithinClusterQueue, kueue.PreemptionPolicyNever)
+	spec.Preemption.ReclaimWithinCohort = cmp.Or(spec.Preemption.ReclaimWithinCohort, kueue.PreemptionPolicyNever)
+	if spec.Preemption.BorrowWithinCohort == nil {
+		spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{}
+	}
+	spec.Preemption.BorrowWithinCohort.Policy = cmp.Or(spec.Preemption.BorrowWithinCohort.Policy, kueue.BorrowWithinCohortPolicyNever)
 }
 
 // addNodes tells the cache what is there below a topology, and what pods that Kueue has not
