@@ -108,7 +108,7 @@ func TestRuntimes(t *testing.T) {
 		"of one that runs already, what is left":                                              estimate{past: ran(many(40, 2)...), subject: runs(1.5)}.similar(0.5, 0.5),
 		"those that have run long are judged by those that did":                               estimate{past: ran(slices.Concat(many(40, 1), many(20, 10))...), subject: runs(2)}.similar(8, 8),
 		"those that still run count for as long as they have":                                 estimate{past: slices.Concat(ran(many(30, 1)...), still(many(60, 1.5)...), ran(many(30, 3)...))}.similar(3, 3),
-		"what has run longer than any runs on for about as long as it has":                    estimate{past: ran(many(40, 1)...), subject: runs(100)}.similar(1./3600, 100),
+		"what has run longer than any runs on for about as long as it has":                    estimate{past: ran(many(40, 1)...), subject: runs(100)}.similar(30, 50),
 		"a quarter runs still, long after the last end: what runs beyond that is one of them": estimate{past: slices.Concat(quarter, still(many(10, 75)...)), subject: runs(4)}.similar(75, 1e6),
 		"of those that run still, only what is seen of them counts":                           estimate{past: slices.Concat(quarter, seen(still(many(10, 75)...), within(74))), subject: runs(4)}.similar(1, 10),
 		"too few of its kind: the runtime": estimate{past: slices.Concat(ran(many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...))}.

@@ -66,8 +66,12 @@ func newSurvival(ran []Ran, weight func(int) float64) survival {
 // longest is the part of the jobs by which those are judged that run longer than any that has ended.
 const longest = 0.2
 
+// unknown is the exponent of a tail of which nothing is known: of those that have run for some time, half then run on for
+// at least four tenths of it.
+const unknown = 2
+
 // tailOf is the exponent that fits best to the longest jobs, or to all that ran on beyond the last end where these are
-// more; two where they tell nothing: of those that have run for some time, half then run on for at least four tenths of it.
+// more; unknown where they tell nothing.
 func tailOf(ran []Ran, weights []float64) float64 {
 	from := int(float64(len(ran)) * (1 - longest))
 	first := from
@@ -83,7 +87,7 @@ func tailOf(ran []Ran, weights []float64) float64 {
 			ended += weights[n]
 		}
 	}
-	const unknown, few = 2, 0.5 // As if half a job had been seen that tells nothing.
+	const few = 0.5 // As if half a job had been seen that tells nothing.
 	return (ended + few) / (sum + few/unknown)
 }
 
@@ -117,7 +121,8 @@ func (s survival) draw(u float64, after time.Duration) time.Duration {
 	last := len(s.times) - 1
 	left := s.at(after)
 	if last < 0 || left <= 0 || after >= s.times[last] {
-		return power(max(after, time.Minute), u, s.tail)
+		// That others have all ended at about one time says nothing of one that has not.
+		return power(max(after, time.Minute), u, min(s.tail, unknown))
 	}
 	n, _ := slices.BinarySearchFunc(s.left, u*left, func(a, b float64) int { return cmp.Compare(b, a) })
 	if n <= last {

@@ -236,7 +236,8 @@ func (fs *foresight) starts(ctx context.Context, jobs ...*Facts) (map[*Facts]*ou
 	answers, err := outlook.Of(ctx, q, waiting...)
 	for n, f := range played {
 		if start := answers[client.ObjectKeyFromObject(waiting[n])]; start != nil {
-			start.QuotaOnly = warnedOf(Flavors(f)) != nil
+			verdicts := Flavors(f)
+			start.QuotaOnly = warnedOf(verdicts) != nil || staysPending(verdicts)
 			start.Warnings = append(start.Warnings, warnings...)
 			starts[f] = start
 		}

@@ -133,7 +133,7 @@ func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]scheduler.Turn, err
 	}
 	f := s.Facts[0]
 	if !f.seesQueues() {
-		return nil, exit.With(exit.Unseen, errors.New("you may not see all who wait, and where: ask an admin for ClusterRole kueue-batch-admin-role"))
+		return nil, exit.With(exit.Unseen, errors.New("you may not see all who wait, and where: ask an admin for ClusterRole kueue-trainer-queues-viewer"))
 	}
 	contest, _ := f.outlook().Contest()
 	order, err := contest.Order(ctx)

@@ -141,7 +141,11 @@ func (f *Facts) why() *State {
 		return s
 	}
 	if f.clusterQueue() == nil {
-		return &State{Reason: Unseen, Hidden: clusterQueues, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload),
+		says := "and Kueue says: " + scheduler.WhyWaiting(f.Workload)
+		if scheduler.WhyWaiting(f.Workload) == "" {
+			says = "and Kueue has not looked at it yet"
+		}
+		return &State{Reason: Unseen, Hidden: clusterQueues, Message: says,
 			Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
 	d := f.forecast()

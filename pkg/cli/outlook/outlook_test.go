@@ -195,7 +195,7 @@ func TestStart(t *testing.T) {
 				ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), -time.Duration(n%2)*time.Second)
 			}
 			llm(o)
-		}, want: "starts in about 63 min, between 3 min and 2 days" + after + "; in 5 % of the futures not within 14 days"},
+		}, want: "starts in about 71 min, between 6 min and 2 days" + after + "; in 5 % of the futures not within 14 days"},
 		"nothing is known of one behind it, and of those who may go before it": {set: func(o *outlook.Outlook) {
 			o.NoArrivals = false
 			llm(o, limited(2, 0))

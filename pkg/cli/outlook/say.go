@@ -133,10 +133,10 @@ func (p *part) answer(futures *forecast.Futures, key client.ObjectKey) *Start {
 	others := slices.DeleteFunc(slices.Clone(p.unknown), func(name string) bool { return name == p.names[key] })
 	switch {
 	case b.P50 != nil:
-	case s.Futures == 0:
-		s.Unknown = "the time was over before one future was played"
 	case len(others) > 0:
 		s.Unknown = fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", show.Few(others, 3))
+	case s.Futures == 0:
+		s.Unknown = "the time was over before one future was played"
 	}
 	return s
 }
@@ -199,8 +199,10 @@ func (s Start) Short() string {
 	switch {
 	case s.Never:
 		return "never"
-	case s.Unknown != "" || s.P50 == nil:
+	case s.Unknown != "":
 		return ""
+	case s.P50 == nil:
+		return "> " + Roughly(s.HorizonSeconds)
 	}
 	if s.narrow() {
 		return Roughly(*s.P50)

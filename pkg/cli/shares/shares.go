@@ -86,7 +86,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil || len(at.UnseenQueues()) == 0 {
 		return err
 	}
-	return exit.With(exit.Unseen, fmt.Errorf("you may not list %s in the whole cluster: what is shown is of namespace %s; ask an admin for ClusterRole kueue-batch-admin-role", strings.Join(at.UnseenQueues(), ", "), namespace))
+	return exit.With(exit.Unseen, fmt.Errorf("you may not list %s in the whole cluster: what is shown is of namespace %s; ask an admin for ClusterRole kueue-trainer-queues-viewer", strings.Join(at.UnseenQueues(), ", "), namespace))
 }
 
 // read reads the cluster, or of a namespace what its users may see.

@@ -59,7 +59,7 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 	}
 	switch {
 	case advice.Starts:
-		fmt.Fprintf(o.streams.Out, "%s starts now as things are.\n", advice.Job)
+		fmt.Fprintf(o.streams.Out, "%s gets quota now as things are.\n", advice.Job)
 		return nil
 	case len(advice.Ways) == 0:
 		fmt.Fprintf(o.streams.Out, "%s would not start even if nobody else was there: see kubectl trainjob explain.\n", advice.Job)
@@ -77,7 +77,7 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 			sum = "" // Of a way, once.
 		}
 	}
-	fmt.Fprintf(o.streams.Out, "%s would start now without these; nothing is changed by this command:\n\n", advice.Job)
+	fmt.Fprintf(o.streams.Out, "%s would get quota now without these; nothing is changed by this command:\n\n", advice.Job)
 	return table.Print(o.streams.Out, show.Painter(o.streams.Out))
 }
 

@@ -70,6 +70,9 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if err != nil {
 		return Result{}, err
 	}
+	if late := countLate(come, q.Begin.Add(q.Horizon)); late > 0 {
+		o.warn("%d of %s in --arrivals after the horizon of %s: --horizon takes a longer one", late, show.Count(len(come), "row"), outlook.Roughly(int64(o.horizon.Seconds())))
+	}
 	jobs, known := slices.Concat(drawn, more, come), namesOf(slices.Concat(drawn[:len(q.Entrants)], more, come))
 	o.tellUnknown(jobs, known)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
@@ -87,6 +90,15 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	}
 	waiting := counter.waiting()
 	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, jobs, waiting), o.tellNever(ctx, q, jobs, waiting, known))
+}
+
+func countLate(jobs []forecast.Job, end time.Time) (late int) {
+	for n := range jobs {
+		if jobs[n].Arrives.After(end) {
+			late++
+		}
+	}
+	return late
 }
 
 // tellInactive warns of ClusterQueues that admit nobody, where somebody waits.

@@ -218,6 +218,10 @@ func setQuota(c *changed, what, value string) error {
 }
 
 func setBorrowingLimit(c *changed, what, value string) error {
+	name, _, _ := strings.Cut(what, "/")
+	if cq := c.ClusterQueue(kueue.ClusterQueueReference(name)); cq != nil && cq.Spec.CohortName == "" && value != "none" {
+		return fmt.Errorf("ClusterQueue %s is in no cohort, and can borrow nothing", name)
+	}
 	if value == "none" {
 		return changeQuota(c, what, "0", func(quota *kueue.ResourceQuota, _ *resource.Quantity) { quota.BorrowingLimit = nil })
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // readCluster reads the cluster as it is. What Kueue's configuration says is left at its defaults where the user
@@ -29,7 +30,7 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 		return nil, err
 	}
 	if unseen := o.Unseen(); len(unseen) > 0 {
-		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %s: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", strings.Join(unseen, ", ")))
+		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %s: ask an admin for ClusterRole kueue-trainer-queues-viewer, or simulate what files say with -f", strings.Join(unseen, ", ")))
 	}
 	var all bool
 	if o.TrainJobs, all, err = cluster.VisibleTrainJobs(ctx, c, namespace); err != nil {
@@ -55,10 +56,11 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	return o, nil
 }
 
-// readFiles reads what files have of a cluster: Kueue's objects, in a namespace where they name none, and nodes.
-func readFiles(files []manifest.File, namespace string) (*inventory.Inventory, error) {
+// readFiles reads what files have of a cluster: Kueue's objects and TrainJobs, in a namespace where they name none, and nodes.
+func readFiles(files []manifest.File, namespace string) (*outlook.Outlook, error) {
 	group := kueue.SchemeGroupVersion.Group
 	i := &inventory.Inventory{}
+	o := &outlook.Outlook{Inventory: i}
 	var all error
 	for _, file := range files {
 		all = errors.Join(all, file.Err())
@@ -70,10 +72,11 @@ func readFiles(files []manifest.File, namespace string) (*inventory.Inventory, e
 			all = errors.Join(all,
 				add(doc, corev1.GroupName, "Node", &i.Nodes, ""), add(doc, group, "ResourceFlavor", &i.Flavors, ""), add(doc, group, "Topology", &i.Topologies, ""),
 				add(doc, group, "ClusterQueue", &i.ClusterQueues, ""), add(doc, group, "Cohort", &i.Cohorts, ""), add(doc, group, "LocalQueue", &i.LocalQueues, namespace),
-				add(doc, group, "AdmissionCheck", &i.AdmissionChecks, ""), add(doc, group, "Workload", &i.Workloads, namespace))
+				add(doc, group, "AdmissionCheck", &i.AdmissionChecks, ""), add(doc, group, "Workload", &i.Workloads, namespace),
+				add(doc, trainjob.GVK.Group, trainjob.GVK.Kind, &o.TrainJobs, namespace))
 		}
 	}
-	return i, all
+	return o, all
 }
 
 // add takes the objects of a kind out of a document. Those that name no namespace are in the one given.

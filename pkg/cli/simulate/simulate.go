@@ -169,14 +169,11 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 		if err != nil {
 			return nil, err
 		}
-		i, err := readFiles(files, namespace)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(i.ClusterQueues) == 0:
-			return nil, errors.New("there is no ClusterQueue in what -f names")
+		o, err := readFiles(files, namespace)
+		if err == nil && len(o.ClusterQueues) == 0 {
+			err = errors.New("there is no ClusterQueue in what -f names")
 		}
-		return &outlook.Outlook{Inventory: i}, nil
+		return o, err
 	}
 	c, err := o.flags.Client()
 	if err != nil {

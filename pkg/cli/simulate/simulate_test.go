@@ -272,7 +272,8 @@ func of(text, name string, age time.Duration, gpus string) string {
 // Whatever they are ordered by, the same jobs are one way.
 func TestNowTellsASetOnce(t *testing.T) {
 	all := queues + of(workloads+runs, "small", 6*time.Hour, "2") + of(workloads+runs, "large", 2*time.Hour, "6") + of(workloads, "mine", time.Minute, "8")
-	at := &outlook.Outlook{Inventory: expect.Must(readFiles([]manifest.File{*manifest.Parse("queues.yaml", []byte(all))}, "default"))(t), Now: time.Now()}
+	at := expect.Must(readFiles([]manifest.File{*manifest.Parse("queues.yaml", []byte(all))}, "default"))(t)
+	at.Now = time.Now()
 	for n, age := range []time.Duration{6 * time.Hour, 2 * time.Hour} { // Both lose 12 GPU-hours.
 		for c := range at.Workloads[n].Status.Conditions {
 			at.Workloads[n].Status.Conditions[c].LastTransitionTime.Time = at.Now.Add(-age)
@@ -431,7 +432,7 @@ before,team-a/main,2-8 GPUs,2,1,14400,14400
 after,,,2,0,0,0
 after,team-a/main,,2,0,0,0
 after,team-a/main,2-8 GPUs,2,0,0,0
-`}},
+`}, warned: "warning: 1 of 3 rows in --arrivals after the horizon of 24 h: --horizon takes a longer one\n"},
 		"a chart":           {queues: queues, jobs: arriving, args: []string{"-o", "svg"}, want: []string{`<polyline fill="none" stroke="#888888"`}},
 		"for a spreadsheet": {queues: queues, jobs: arriving, args: []string{"-o", "csv"}, want: []string{"before,team-a/main,2-8 GPUs,3,0,"}},
 		"for scripts":       {queues: queues, jobs: arriving, args: []string{"-o", "json"}, want: []string{`"preemptions": 1`}},
@@ -450,16 +451,19 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 			warned: "warning: nothing changes by more nodes of flavor h100 and node n1: nodes are room below a topology alone, and there is none\n"},
 		"a job of which nothing is known, in both plays": {queues: queues + mine, args: []string{"--set-quota", large},
 			warned: "warning: nothing is known of how long 1 job run, team-a/mine among them: they run to the end; --assume 4h takes a time for them\n"},
-		"a job with a time limit":               {queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")},
-		"a flavor that is missing":              {queues: in("metadata: {name: h100}", "metadata: {name: other}"), jobs: hour, warned: fmt.Sprintf(missing, "ResourceFlavor(s): h100")},
-		"a check that is missing":               {queues: in("spec:\n", "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n"), jobs: hour, warned: fmt.Sprintf(missing, "AdmissionCheck(s): capacity")},
-		"a queue that is stopped":               {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: hour, warned: stopped},
-		"a queue that is stopped, and is empty": {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: "25h,team-a/main,8,1h\n"},
+		"a job that its TrainJob gives a time": {queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "v1, kind: TrainJob", "trainer.kubeflow.org/v1alpha1, kind: TrainJob") +
+			"---\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: mine, namespace: team-a, uid: j-mine}\nspec: {runtimeRef: {name: torch}, activeDeadlineSeconds: 7200}\n"},
+		"a job with a time limit":  {queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")},
+		"a flavor that is missing": {queues: in("metadata: {name: h100}", "metadata: {name: other}"), jobs: hour, warned: fmt.Sprintf(missing, "ResourceFlavor(s): h100")},
+		"a check that is missing":  {queues: in("spec:\n", "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n"), jobs: hour, warned: fmt.Sprintf(missing, "AdmissionCheck(s): capacity")},
+		"a queue that is stopped":  {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: hour, warned: stopped},
+		"a queue that is stopped, and is empty": {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: "25h,team-a/main,8,1h\n",
+			warned: "warning: 1 of 1 row in --arrivals after the horizon of 24 h: --horizon takes a longer one\n"},
 		"what names no namespace is in that of -n": {queues: strings.ReplaceAll(queues, ", namespace: team-a", "") + without, one: without,
 			args: []string{"-n", "team-a", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,,1,0,", "\nafter,team-a/main,,2,0,"}},
 		"who is left out there": {queues: queues, one: without, args: []string{"-n", "team-b", "--assume", "1h", "--job", "one.yaml@+2h"},
 			warned: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n"},
-		"without whom a job would start": {queues: queues + full + mine, args: now, want: []string{`team-a/mine would start now without these; nothing is changed by this command:
+		"without whom a job would start": {queues: queues + full + mine, args: now, want: []string{`team-a/mine would get quota now without these; nothing is changed by this command:
 
 WAY   WITHOUT         LOSES                            IN ALL
 1     team-a/middle   6.0 GPU-hours since its start    8.0 GPU-hours
@@ -468,6 +472,8 @@ WAY   WITHOUT         LOSES                            IN ALL
 `}},
 		"one alone, which is cheaper than any set that is grown": {queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
 			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"}},
+		"a limit of a queue that is alone": {queues: in("  cohortName: all\n", ""), args: []string{"--set-borrowing-limit", large},
+			err: `setBorrowingLimit[0] "` + large + `": ClusterQueue team-a is in no cohort, and can borrow nothing`},
 		"one that is held": {queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
 			err: "team-a/mine is held out of queue main: resume it first"},
 		"one that Kueue tries again later": {queues: queues + of(workloads+later, "mine", time.Minute, "4"), args: now, err: "team-a/mine is to be tried again in "},
