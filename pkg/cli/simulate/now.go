@@ -22,16 +22,16 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// Advice is without whom a job would start at once. Its JSON is for scripts: names stay, new ones may come.
+// Advice is without whom a job would get quota at once. Its JSON is for scripts: names stay, new ones may come.
 type Advice struct {
 	Job string `json:"job"`
-	// Starts is set where it starts anyway.
+	// Starts is set where it gets quota anyway.
 	Starts bool `json:"starts"`
-	// Ways are the cheapest sets first; none where it would not start in an empty cluster either.
+	// Ways are the cheapest sets first; none where it would get none in an empty cluster either.
 	Ways []Way `json:"ways"`
 }
 
-// Way is a set of jobs without which it would start.
+// Way is a set of jobs without which it would.
 type Way struct {
 	Without []Loss `json:"without"`
 	// GPUHours is what all of them would lose.
@@ -62,7 +62,7 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 		fmt.Fprintf(o.streams.Out, "%s gets quota now as things are.\n", advice.Job)
 		return nil
 	case len(advice.Ways) == 0:
-		fmt.Fprintf(o.streams.Out, "%s would not start even if nobody else was there: see kubectl trainjob explain.\n", advice.Job)
+		fmt.Fprintf(o.streams.Out, "%s would get no quota even if nobody else was there: see kubectl trainjob explain.\n", advice.Job)
 		return nil
 	}
 	table := show.NewTable("WAY", "WITHOUT", "LOSES", "IN ALL")
@@ -81,7 +81,7 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 	return table.Print(o.streams.Out, show.Painter(o.streams.Out))
 }
 
-// advise looks for sets of others without which a job starts at once.
+// advise looks for sets of others without which a job gets quota at once.
 func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error) {
 	advice := Advice{Job: job, Ways: []Way{}}
 	target, err := waiting(at, job)

@@ -3,7 +3,7 @@
 // Package simulate is the command that plays what becomes of a cluster's jobs, as it is and with changes.
 //
 // simulate.go is the command. scene.go reads what there is, arrivals.go who comes, scenario.go changes it; play.go
-// plays both, result.go counts, print.go shows it. now.go tells without whom a job would start at once.
+// plays both, result.go counts, print.go shows it. now.go tells without whom a job would get quota at once.
 package simulate
 
 import (
@@ -29,15 +29,15 @@ const long = `Play what becomes of a cluster's jobs, as it is and with changes, 
 
 Kueue's own scheduler plays, on a clock that runs ahead; the cluster is only read. With -f it is
 what files say, such as "kubectl get -o yaml" writes: ClusterQueues, Cohorts, LocalQueues,
-ResourceFlavors, Topologies, Nodes, Workloads. Jobs run for as long as jobs like them did, of
+ResourceFlavors, Topologies, Nodes, Workloads, TrainJobs. Jobs run for as long as jobs like them did, of
 those that the cluster still has or, with --prometheus, of the last 30 days; those of which nothing
 is known run to the end of what is played, or as long as --assume says.
 
 Who comes is drawn from who came in the last three days, or stands in a CSV: time, queue, GPUs,
 duration and, if you like, priority, such as 90m,team-a/main,8,4h.
 
-With --for and --now it tells without whom a job would start at once, and what each of them would
-lose. It advises, and changes nothing.`
+With --for and --now it tells without whom a job would get quota at once, and what each of them
+would lose. It advises, and changes nothing.`
 
 const example = `  # Would more quota shorten the waits?
   kubectl trainjob simulate --set-quota team-a/h100/nvidia.com/gpu=32
@@ -51,7 +51,7 @@ const example = `  # Would more quota shorten the waits?
   # What a scenario file says, as a chart
   kubectl trainjob simulate --scenario fair.yaml -o svg > fair.svg
 
-  # Who would have to go for this job to start now?
+  # Who would have to go for this job to get quota now?
   kubectl trainjob simulate --for team-a/llm --now`
 
 // The formats beside the tables.
@@ -104,7 +104,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.running.AddTo(cmd, "")
 	f.Uint64Var(&o.seed, "seed", 1, "the same seed plays the same")
 	f.StringVar(&o.job, "for", "", "NAMESPACE/JOB that waits, with --now")
-	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would start at once")
+	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would get quota at once")
 	cmd.MarkFlagsRequiredTogether("for", "now")
 	show.OutputFlag(cmd, &o.output, show.JSON, formatCSV, formatSVG)
 	return cmd
