@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	foresightScenarios = flag.Int("foresight.scenarios", 1, "random scenarios that are compared with their simulation")
+	foresightScenarios = flag.Int("foresight.scenarios", 5, "random scenarios that are compared with their simulation")
 	foresightSeed      = flag.Uint64("foresight.seed", 1, "seed of the first of them")
 	foresightJobs      = flag.Int("foresight.jobs", 20, "TrainJobs in each")
 )

@@ -91,7 +91,7 @@ var allParts = []part{
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
 	parallel(ofE2E(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20"))),
-	ofE2E(e2e("e2e-control", "e2e-control", "control", "-foresight.scenarios=5")),
+	ofE2E(e2e("e2e-control", "e2e-control", "control")),
 	ofE2E(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
 	{name: "e2e-2.1", suite: suiteE2E, target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1-all", suite: suiteE2E, target: []string{"e2e-2.1"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1"},
