@@ -338,6 +338,7 @@ func TestReleaseCopies(t *testing.T) {
 		"with a pod, and its ClusterQueue is gone": {wl: changed(elsewhere), there: []client.Object{podLeft()}},
 		"finished, with a pod":                     {wl: changed(finished), there: []client.Object{podLeft()}},
 		"of a job that stops here":                 {wl: copyOf(kueues, ours), there: []client.Object{trainJob, podLeft()}, kept: true},
+		"of a former job of the name":              {wl: copyOf(kueues, ours), there: []client.Object{inttest.Job("next"), podLeft()}, kept: true, charged: true},
 		"of a job that MultiKueue left":            {wl: copyOf(ours), there: []client.Object{trainJob, podLeft()}, kept: true, charged: true},
 		"of a job of this cluster":                 {wl: local, there: []client.Object{podLeft()}, kept: true},
 	}, func(t *testing.T, tc row) {

@@ -317,6 +317,7 @@ func TestStillAdmitted(t *testing.T) {
 		"the admission is a former job's": {live{inttest.AdmittedOf("b")}, false},
 		"there is no Workload":            {nil, false},
 		"somebody else's has its name":    {live{foreign}, false},
+		"the job has another time limit":  {live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) })}, false},
 	}, func(t *testing.T, tc row) {
 		got, err := stillAdmitted(t.Context(), inttest.Fake(tc.live...).Build(), inttest.Job("a"))
 		expect.That(t, err == nil && got == tc.want, "stillAdmitted() = %t, %v; want %t", got, err, tc.want)
@@ -343,6 +344,7 @@ func TestConfirm(t *testing.T) {
 		"the admission stands":           {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a")}, nil},
 		"it is gone":                     {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, ""))}, errOutdated},
 		"it is another one":              {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", other)}, errOutdated},
+		"it is another Workload's":       {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.UID = "next" })}, errOutdated},
 		"the Workload is gone":           {inttest.AdmittedOf("a"), nil, errOutdated},
 		"the Workload is being deleted":  {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", going)}, errOutdated},
 	}, func(t *testing.T, tc row) {

@@ -71,11 +71,14 @@ func TestExcess(t *testing.T) {
 		"Jobs that were scaled beyond counting": {children: []batchv1.Job{child(math.MaxInt32), child(math.MaxInt32)},
 			want: "replicated job node has child Jobs with 4294967294 pods instead of 4"},
 		"a Job that has succeeded gave its quota back": {children: []batchv1.Job{child(2, kit.Completed), child(2)}, reclaimed: 2},
+		"the Jobs of another replicated job are not its own": {children: []batchv1.Job{child(2), child(2), child(2, func(c *batchv1.Job) {
+			c.Labels = map[string]string{jobsetapi.ReplicatedJobNameKey: "other"}
+		})}},
 		"a Job runs again whose quota was given back": {children: []batchv1.Job{child(2), child(2)}, reclaimed: 2,
 			want: "replicated job node runs 2 pods again whose quota was given back when they had succeeded"},
 	}, func(t *testing.T, tc row) {
 		js := jobSet(append(tc.extra, kit.With(job(), tc.change))...)
-		reclaimed := []kueue.ReclaimablePod{{Name: "node", Count: tc.reclaimed}}
+		reclaimed := []kueue.ReclaimablePod{{Name: "other", Count: 4}, {Name: "node", Count: tc.reclaimed}}
 		expect.Same(t, "Unexpected Excess", tc.want, Excess(js, tc.children, admitted, reclaimed))
 		expect.Same(t, "Unexpected Unstartable", cmp.Or(tc.starts, tc.want), Unstartable(js, tc.children, admitted, reclaimed))
 	})

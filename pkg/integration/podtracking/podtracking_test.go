@@ -4,6 +4,7 @@ package podtracking
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -89,6 +91,8 @@ func TestPodsLeft(t *testing.T) {
 		"a pod whose Job was made again":                 {pod: pod(), there: objects{job("", func(j *batchv1.Job) { j.UID = "next" })}, want: 1},
 		"a pod of a Job that somebody labels":            {pod: pod(), there: objects{job("")}},
 		"a pod of a Job of another JobSet's":             {pod: pod(), there: objects{job("other")}},
+		"the same of one that queues":                    {pod: pod(), there: objects{job("other", queued)}},
+		"a pod that says it is of another Workload":      {pod: pod(unqueued, admittedAs("pod-z-1a2b3")), there: objects{job("job", known), jobSet("js", "TrainJob")}, want: 1},
 		"a pod on its way out":                           {pod: pod(deleted), want: 1},
 		"a pod that may be bound at any moment":          {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }), want: 1},
 		"a pod at the admission gate":                    {pod: pod(at(patch.AdmissionGate))},
@@ -355,4 +359,45 @@ func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainj
 	expect.Must(patch.Of(trainjob.Trainer23).Set(&spec, placements))(t)
 	expect.NoError(t, patch.Stamp(spec.RuntimePatches, metav1.NewTime(at)))
 	return spec.RuntimePatches
+}
+
+// A list comes in parts: thousands of pods of somebody's own stand before the ones that are left.
+func TestLeftReadsEachPart(t *testing.T) {
+	own := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	parts := map[string]corev1.PodList{
+		"":     {ListMeta: metav1.ListMeta{Continue: "next"}, Items: []corev1.Pod{*own}},
+		"next": {Items: []corev1.Pod{*inttest.PodOf("ns", "job")}},
+	}
+	live := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		options := (&client.ListOptions{}).ApplyOptions(opts)
+		part, ok := parts[options.Continue]
+		expect.That(t, ok && options.Limit == podsAtATime, "asked for %d pods from %q", options.Limit, options.Continue)
+		delete(parts, options.Continue)
+		part.DeepCopyInto(list.(*corev1.PodList))
+		return nil
+	}})
+	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: live}.Left(t.Context(), jobKey))(t)))
+}
+
+// The caches may have a Job from before its start, when its pods had no label of Kueue's, and know only the next JobSet of the name.
+func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
+	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j",
+		OwnerReferences: []metav1.OwnerReference{{Kind: "JobSet", Name: "job", UID: "js", Controller: new(true)}}}}
+	stored := child.DeepCopy()
+	stored.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
+	view := state.View{Jobs: []batchv1.Job{*child}, JobSet: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "next"}}}
+	c := inttest.Fake(stored, inttest.PodOf("ns", "job")).Build()
+	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: inttest.PodsByPhase(c), View: view}.Left(t.Context(), jobKey))(t)))
+}
+
+func TestAJobOfAFormerJobSetIsNoAnswer(t *testing.T) {
+	job := inttest.Job("a")
+	js := inttest.JobSetOf(job, false)
+	former := kit.With(js.DeepCopy(), func(js *jobsetapi.JobSet) { js.UID = "former" })
+	expectations := testenv.LedSince(time.Time{})
+	expectations.ExpectResume(job)
+	Pods{View: viewOf(t, inttest.Fake(js, kit.ChildJob(former, "node", kit.Active(1))).Build(), job), Expectations: expectations}.NoteResumed(job)
+	job.Generation++
+	_, waits := expectations.StoppedBeforeResume(job)
+	expect.That(t, waits, "a Job of a former JobSet counts as Trainer's answer")
 }

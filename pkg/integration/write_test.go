@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// What somebody changed since we looked is looked at again first.
+func TestWhatChangedMeanwhileStays(t *testing.T) {
+	stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+	j := jobOf(t, r, stored)
+	wl, known := theWorkload(t, r.deps.client), j.jobSet().DeepCopy()
+	changeWorkload(t, r.deps.client, kit.Admitted)
+	changed := known.DeepCopy()
+	changed.Spec.Suspend = new(false)
+	expect.NoError(t, r.deps.client.Update(t.Context(), changed))
+	marked := kit.With(wl.DeepCopy(), func(wl *kueue.Workload) { wl.Annotations = map[string]string{"a": "b"} })
+	for what, err := range map[string]error{
+		"a JobSet that runs by now is deleted":    renewJobSet(t.Context(), j, known, ""),
+		"a Workload that is admitted by now goes": r.deps.giveUpWorkload(t.Context(), wl),
+		"a Workload is changed by an old view":    r.deps.patchWorkload(t.Context(), wl, marked, "%s"),
+	} {
+		expect.That(t, apierrors.IsConflict(err), "%s: %v", what, err)
+	}
+}
+
+// A user who writes to the TrainJob all the time shall not keep the manager from looking at its Workload.
+func TestAConflictOverTheJobSaysNothingOfItsWorkload(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+	j := jobOf(t, r, stored)
+	_, err := j.answer(t.Context(), result{err: apierrors.NewConflict(jobclient.Resource, stored.Name, errors.New("overtaken"))})
+	expect.NoError(t, err)
+	expect.That(t, !r.deps.expectations.Outdated(j.key, j.view.Workloads), "The Workload counts as an old view")
+}
+
+func TestAFormerJobIsNotCurrent(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	r, _ := newReconciler(t, stored, js)
+	j := jobOf(t, r, stored)
+	former := j.TrainJob.DeepCopy()
+	former.UID, former.ResourceVersion = "former", "0"
+	current, err := areCurrent(t.Context(), r.deps.live, former, j.jobSet())
+	expect.That(t, err == nil && !current, "areCurrent() = %t, %v", current, err)
+}
+
+// The cache has an admission that the API server has not any more.
+func TestNoStartOnTheWordOfTheCache(t *testing.T) {
+	stored, js := suspendedJob()
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted))
+	r.deps.live = inttest.Fake(stored.DeepCopy(), js.DeepCopy(), inttest.WorkloadOf(stored)).Build()
+	err := jobOf(t, r, stored).RunWithPodSetsInfo(t.Context(), nil, nil)
+	expect.That(t, errors.Is(err, errOutdated), "RunWithPodSetsInfo() = %v", err)
+}
+
+// JobSet says that pods are there, and the API server does not answer whether that is so.
+func TestPodsThatMayBeThereAreNotForgotten(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Hour))
+	js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: 1}}
+	r, _ := newReconciler(t, stored, js)
+	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
+	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return errors.New("away") })
+	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
+}
+
+// What is made again under a name is not deleted in place of what had it, and no pod outlives its JobSet.
+func TestDeletesAreOfWhatIsKnown(t *testing.T) {
+	stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+	j, wl := jobOf(t, r, stored), theWorkload(t, r.deps.client)
+	var asked client.DeleteOptions
+	r.deps.client = deletes{r.deps.client, &asked}
+	expect.NoError(t, renewJobSet(t.Context(), j, j.jobSet(), ""))
+	expect.Same(t, "propagation of a JobSet", metav1.DeletePropagationForeground, ptr.Deref(asked.PropagationPolicy, ""))
+	asked = client.DeleteOptions{}
+	expect.NoError(t, r.deps.deleteWorkload(t.Context(), wl, "%s"))
+	expect.Same(t, "UID of a Workload", &wl.UID, ptr.Deref(asked.Preconditions, metav1.Preconditions{}).UID)
+}
+
+// A user resumed it, and Trainer may have that in hand.
+func TestStopOfAJobThatItsUserResumedAwaitsTrainer(t *testing.T) {
+	stored, js := disagreeing(false, true, true, time.Now())
+	r, _ := newReconciler(t, stored, js)
+	j := jobOf(t, r, stored)
+	expect.NoError(t, suspendNow(t.Context(), j, ""))
+	j.Generation++
+	_, waits := r.deps.expectations.StoppedBeforeResume(&j.TrainJob)
+	expect.That(t, waits, "Trainer's answer is not waited for")
+}
+
+// deletes notes how something is asked to be deleted.
+type deletes struct {
+	client.Client
+	asked *client.DeleteOptions
+}
+
+func (d deletes) Delete(_ context.Context, _ client.Object, opts ...client.DeleteOption) error {
+	d.asked.ApplyOptions(opts)
+	return nil
+}
+
+// MultiKueue takes every other end of a copy for that of the job.
+func TestDeletedCopyThatStaysIsOutOfSync(t *testing.T) {
+	wl := inttest.AdmittedOf("uid", deleted, func(wl *kueue.Workload) {
+		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "o"}, []string{"example.com/mine"}
+	})
+	r, _ := onStatuses(t, wl)
+	trainJob := inttest.Job("uid")
+	trainJob.Spec.Suspend = new(true)
+	expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
+	inttest.Reload(t, r.deps.client, wl)
+	expect.Same(t, "reason", kueue.WorkloadFinishedReasonOutOfSync, state.ReasonOf(wl, kueue.WorkloadFinished))
+}
