@@ -387,7 +387,7 @@ var mutants = slices.Concat(
 		bug("pods may ask for more than they are charged for", "TestExcess", "amount.Cmp(held) > 0 {", "amount.Cmp(held) > 1 {"),
 		bug("pods may ask for a resource that nothing is charged for", "TestExcess",
 			"amount, held := asks[name], quota[name]; amount.Cmp(held) > 0", "amount, held := asks[name], quota[name]; !held.IsZero() && amount.Cmp(held) > 0"),
-		bug("pods may claim devices where none were admitted", "TestExcess", "len(has.ResourceClaims) > 0 &&", "len(admitted.ResourceClaims) > 0 &&"),
+		bug("pods may claim devices where none were admitted", "TestExcessOfClaims", "len(has.ResourceClaims) > 0 &&", "len(admitted.ResourceClaims) > 0 &&"),
 		bug("pods may name a node of another flavor", "TestExcess", "if has.NodeName != \"\" {", "if has.NodeName != \"\" && admitted.NodeName != \"\" {"),
 	),
 	in("pkg/integration/queue.go",
