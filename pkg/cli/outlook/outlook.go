@@ -139,7 +139,7 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 	if unknown > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s claim devices, and Kueue has not said yet how many: none are taken for them", show.Count(unknown, "waiting job")))
 	}
-	if wait := o.waitForPodsReady(); wait != nil && ptr.Deref(wait.BlockAdmission, false) {
+	if o.Kueue != nil && o.Kueue.WaitForPodsReady != nil && ptr.Deref(o.Kueue.WaitForPodsReady.BlockAdmission, false) {
 		warnings = append(warnings, "Kueue admits nobody while pods of others are not ready (waitForPodsReady.blockAdmission): they are taken to be ready at once")
 	}
 	slices.SortStableFunc(q.Entrants, func(a, b forecast.Entrant) int {
@@ -157,8 +157,8 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, jobs byUID) (forecast.Entrant, bool) {
 	e := forecast.Entrant{Workload: withClaimed(wl), Running: runtimes.Of(o.subject(wl, jobs))}
 	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
-		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again, or stays
-		// until its pods have stopped.
+		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again. One with
+		// quota keeps that until its pods have stopped.
 		e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, nil
 		apimeta.RemoveStatusCondition(&e.Workload.Status.Conditions, kueue.WorkloadRequeued)
 	}
@@ -229,13 +229,6 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, jobs byUID) (all []forec
 
 func queueOf(wl *kueue.Workload) string { return wl.Namespace + "/" + string(wl.Spec.QueueName) }
 
-func (o *Outlook) waitForPodsReady() *configapi.WaitForPodsReady {
-	if o.Kueue == nil {
-		return nil
-	}
-	return o.Kueue.WaitForPodsReady
-}
-
 func claims(wl *kueue.Workload) bool {
 	return slices.ContainsFunc(wl.Spec.PodSets, func(ps kueue.PodSet) bool { return len(ps.Template.Spec.ResourceClaims) > 0 })
 }
@@ -251,8 +244,8 @@ func withClaimed(wl *kueue.Workload) *kueue.Workload {
 	for n, asked := range kueuelib.TotalRequests(unplaced) {
 		pod := &wl.Spec.PodSets[n].Template.Spec
 		for name, amount := range charged(wl, asked.Name) {
-			if asked.Requests.ResourceValue(name) > 0 || asked.Count == 0 {
-				continue
+			if asked.Requests.ResourceValue(name) > 0 || asked.Count == 0 || len(pod.Containers) == 0 {
+				continue // The API server takes a Workload without containers.
 			}
 			of := &pod.Containers[0].Resources
 			of.Requests = maps.Clone(of.Requests)

@@ -234,6 +234,36 @@ func TestStart(t *testing.T) {
 	}
 }
 
+func TestWarnings(t *testing.T) {
+	for want, set := range map[string]func(*outlook.Outlook, *kueue.Workload){
+		"": func(_ *outlook.Outlook, wl *kueue.Workload) { claiming(wl) },
+		"1 waiting job claim devices, and Kueue has not said yet how many: none are taken for them": func(_ *outlook.Outlook, wl *kueue.Workload) {
+			claiming(wl).Status.ResourceRequests = nil
+		},
+		"Kueue admits nobody while pods of others are not ready (waitForPodsReady.blockAdmission): they are taken to be ready at once": func(o *outlook.Outlook, _ *kueue.Workload) {
+			o.Kueue = &configapi.Configuration{WaitForPodsReady: &configapi.WaitForPodsReady{BlockAdmission: ptr.To(true)}}
+		},
+	} {
+		o := town()
+		set(o, job(o, "mine", 8, time.Minute))
+		_, warnings := o.Question()
+		expect.Same(t, "Unexpected warnings", want, strings.Join(warnings, "\n"))
+	}
+}
+
+// Whoever may write Workloads may write one without containers.
+func TestClaimsOfNoContainer(t *testing.T) {
+	o := town()
+	claiming(job(o, "odd", 8, time.Minute)).Spec.PodSets[0].Template.Spec.Containers = nil
+	q, _ := o.Question()
+	expect.Same(t, "Unexpected number of jobs", 1, len(q.Entrants))
+}
+
+func TestShort(t *testing.T) {
+	late := outlook.Start{Late: 1, HorizonSeconds: int64(outlook.Horizon.Seconds()), Futures: 6}
+	expect.Same(t, "Unexpected answer of one that starts in no future", "> 14 days", late.Short())
+}
+
 // TestWhoNeverStartsTakesNoFutures has futures played for those alone that start in one.
 func TestWhoNeverStartsTakesNoFutures(t *testing.T) {
 	o := town()
