@@ -312,6 +312,7 @@ func clusterRuntime(t *testing.T, nodes string) client.Object {
 // TestStartOf has an answer for every TrainJob that it is asked of, and promises no start to one that explain says will not.
 func TestStartOf(t *testing.T) {
 	withoutNodes := func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }
+	inUse := func(s *scene) { kit.With(s, taken("h100", 4), taken("a100", 2)) }
 	inQueue := map[string]string{kit.QueueLabel: "gpus"}
 	classless := map[string]string{kit.QueueLabel: "gpus", kueueconstants.WorkloadPriorityClassLabel: "gone"}
 	for name, tc := range map[string]struct {
@@ -319,6 +320,7 @@ func TestStartOf(t *testing.T) {
 		labels map[string]string
 		change func(*scene)
 		denied []string
+		told   outlook.Told
 		want   string
 	}{
 		"it fits":                         {nodes: "2", labels: inQueue, want: "starts within a minute"},
@@ -327,18 +329,21 @@ func TestStartOf(t *testing.T) {
 			want: "does not start before somebody changes something"},
 		"it is too large":       {nodes: "9", labels: inQueue, want: "does not start before somebody changes something"},
 		"its pods stay Pending": {nodes: "2", labels: inQueue, change: withoutNodes, want: "gets quota within a minute"},
-		"it names no queue":     {nodes: "2", want: "unknown, because it names no queue"},
+		"its pods would stay Pending when others have ended": {nodes: "2", labels: inQueue, change: func(s *scene) { kit.With(s, inUse).inventory.Nodes = nil },
+			told: outlook.Told{Assume: time.Hour}, want: "gets quota in about"},
+		"others have to end": {nodes: "2", labels: inQueue, change: inUse, told: outlook.Told{Assume: time.Hour}, want: "starts in about"},
+		"it names no queue":  {nodes: "2", want: "unknown, because it names no queue"},
 		"a runtime that the user may not read": {nodes: "2", labels: inQueue, denied: []string{"ClusterTrainingRuntime"},
 			want: "unknown, because it cannot be described, because you may not read its runtime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene()
 			kit.With(s, tc.change)
-			h := &harness{T: t, objects: append(s.objects(), clusterRuntime(t, tc.nodes)), deniedGets: tc.denied}
+			h := &harness{T: t, objects: slices.Concat(s.objects(), inventory.Objects(s.inventory.Workloads), []client.Object{clusterRuntime(t, tc.nodes)}), deniedGets: tc.denied}
 			job := &trainjob.TrainJob{}
 			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "ClusterTrainingRuntime", "")), job))
 			job.Labels = tc.labels
-			start := expect.Must(StartOf(t.Context(), h.client(), job, outlook.Told{}))(t)
+			start := expect.Must(StartOf(t.Context(), h.client(), job, tc.told))(t)
 			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
 		})
 	}

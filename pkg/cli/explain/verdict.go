@@ -214,12 +214,13 @@ func useful(verdicts []Verdict) []Verdict {
 
 // staysPending reports whether the pods of some PodSet stay Pending for good on each flavor that Kueue may give it, now or later.
 func staysPending(verdicts []Verdict) bool {
-	lasting := func(warning bool) func(Reason) bool {
-		return func(r Reason) bool { return r.Lasting && r.Warning == warning }
+	lasts := func(v Verdict, warning bool) bool {
+		return slices.ContainsFunc(v.Reasons, func(r Reason) bool { return r.Lasting && r.Warning == warning })
 	}
 	return slices.ContainsFunc(verdicts, func(v Verdict) bool {
-		possible := picked(verdicts, func(o Verdict) bool { return v.beside(o) && !slices.ContainsFunc(o.Reasons, lasting(false)) })
-		return len(possible) > 0 && !slices.ContainsFunc(possible, func(o Verdict) bool { return !slices.ContainsFunc(o.Reasons, lasting(true)) })
+		possible := picked(verdicts, func(o Verdict) bool { return v.beside(o) && !lasts(o, false) })
+		runs := picked(possible, func(o Verdict) bool { return !lasts(o, true) })
+		return len(possible) > 0 && len(runs) == 0
 	})
 }
 

@@ -29,9 +29,9 @@ const long = `Play what becomes of a cluster's jobs, as it is and with changes, 
 
 Kueue's own scheduler plays, on a clock that runs ahead; the cluster is only read. With -f it is
 what files say, such as "kubectl get -o yaml" writes: ClusterQueues, Cohorts, LocalQueues,
-ResourceFlavors, Topologies, Nodes, Workloads, TrainJobs. Jobs run for as long as jobs like them did, of
-those that the cluster still has or, with --prometheus, of the last 30 days; those of which nothing
-is known run to the end of what is played, or as long as --assume says.
+ResourceFlavors, Topologies, Nodes, Workloads, TrainJobs. Jobs run for as long as jobs like them
+did, of those that the cluster still has or, with --prometheus, of the last 30 days; those of which
+nothing is known run to the end of what is played, or as long as --assume says.
 
 Who comes is drawn from who came in the last three days, or stands in a CSV: time, queue, GPUs,
 duration and, if you like, priority, such as 90m,team-a/main,8,4h.
@@ -169,11 +169,11 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 		if err != nil {
 			return nil, err
 		}
-		o, err := readFiles(files, namespace)
-		if err == nil && len(o.ClusterQueues) == 0 {
+		at, err := readFiles(files, namespace)
+		if err == nil && len(at.ClusterQueues) == 0 {
 			err = errors.New("there is no ClusterQueue in what -f names")
 		}
-		return o, err
+		return at, err
 	}
 	c, err := o.flags.Client()
 	if err != nil {
