@@ -19,7 +19,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -113,10 +112,7 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		}
 	}
 	if !j.deps.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
-		// Where nothing names the replicated jobs, Trainer makes none of them, either. A JobSet that never says that its pods
-		// are gone keeps no quota.
-		err := gate(ctx, j)
-		if err != nil && !podsets.WithoutNames(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
+		if err := gateStopped(ctx, j); err != nil {
 			return false, err
 		}
 	}

@@ -89,6 +89,37 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 	})
 }
 
+// Trainer refuses every change of a job whose runtime is gone. A tenant who takes a runtime away shall not keep quota by that.
+func TestQuotaGoesWhereTrainerRefusesTheGate(t *testing.T) {
+	type row struct {
+		began  time.Time
+		jobSet bool
+		err    error
+		goes   bool
+	}
+	invalid := apierrors.NewForbidden(jobclient.Resource, "job", errors.New("spec.runtimeRef: Invalid value"))
+	expect.Rows(t, map[string]row{
+		"there is no JobSet":                {began: time.Now(), err: invalid, goes: true},
+		"there is one, and it may pass":     {began: time.Now(), jobSet: true, err: invalid},
+		"there is one, for a minute":        {began: time.Now().Add(-time.Minute), jobSet: true, err: invalid, goes: true},
+		"the API server does not answer":    {began: time.Now().Add(-time.Minute), err: apierrors.NewServiceUnavailable("away")},
+		"another one has written meanwhile": {began: time.Now(), err: apierrors.NewConflict(jobclient.Resource, "job", errors.New("overtaken"))},
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+		there := []client.Object{stored.DeepCopy(), inttest.WorkloadOf(stored, kit.Admitted)}
+		if tc.jobSet {
+			js.Spec.Suspend = new(true)
+			there = append(there, js)
+		}
+		r, recorder := newReconciler(t, there...)
+		r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
+		r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { return tc.err })
+		_, err := jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+		expect.That(t, (err == nil) == tc.goes, "Stop returned %v", err)
+		expect.Same(t, "The user is told", tc.goes, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
+	})
+}
+
 // Trainer makes another JobSet of a job that is not suspended, for as long as somebody's finalizer
 // keeps it.
 func TestDeletedJobThatStaysIsSuspended(t *testing.T) {

@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -47,16 +49,19 @@ func ensureGate(ctx context.Context, j *job) result {
 	return ofError(err)
 }
 
-// gateStopped brings our entry of a job without pods back to the gate. A job whose JobSet never says that its pods are gone,
-// as one that somebody keeps from being deleted, shall not keep its quota for that: the policies let nobody resume it,
-// and the gate is set before it queues again.
+// gateStopped brings our entry of a job without pods back to the gate. A job for which that is refused shall not keep its
+// quota for that: one whose runtime is gone, which Trainer refuses to change, or one whose JobSet never says that its pods
+// are gone, as one that somebody keeps from being deleted. The policies let nobody resume it, and the gate is set before it
+// queues again. Where a JobSet could still run, what is refused may pass.
 func gateStopped(ctx context.Context, j *job) error {
 	err := gate(ctx, j)
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	long := time.Since(j.deps.expectations.ChangedBy(&j.TrainJob)) > longLag
 	switch {
 	case podsets.WithoutNames(err):
 		j.warn(jobevents.ReasonNotDescribed, jobevents.ActionStop, "%v", err)
 		return nil
-	case lagsLong(j.deps.expectations, &j.TrainJob, err):
+	case refused && (long || j.jobSet() == nil && !jobclient.TrainerLags(err)):
 		j.warn(jobevents.ReasonRefused, jobevents.ActionStop, "%v", err)
 		return nil
 	}
