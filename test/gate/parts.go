@@ -73,10 +73,10 @@ const required = "(core || invariant) && !long"
 // longest and mostly waits.
 var gateParts = []part{
 	generated, binaries, modules, nodeImage,
-	parallel(ofE2E(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15"))),
-	ofE2E(e2e("e2e-control", "e2e-control", required+" && control")),
+	parallel(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15")),
+	e2e("e2e-control", "e2e-control", required+" && control"),
 	parallel(kind("kind-core")),
-	e2e("fleet", "e2e-fleet", "core"),
+	{name: "fleet", target: []string{"e2e-fleet"}, specs: true, needs: []string{"binaries"}, env: flags("core")},
 	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}, env: []string{"FAULTS_FLAGS=-faults.sample=8"}},
 	{name: "e2e-2.1", suite: suiteE2E, target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
@@ -90,15 +90,15 @@ var allParts = []part{
 	generated, binaries, modules, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
-	parallel(ofE2E(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20"))),
-	ofE2E(e2e("e2e-control", "e2e-control", "control")),
-	ofE2E(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
+	parallel(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20")),
+	e2e("e2e-control", "e2e-control", "control"),
+	e2e("e2e-pages", "e2e-pages", "docs-page && !control"),
 	{name: "e2e-2.1", suite: suiteE2E, target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1-all", suite: suiteE2E, target: []string{"e2e-2.1"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1"},
 	{name: "e2e-2.2", suite: suiteE2E, target: []string{"e2e-2.2"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.1-all"},
 	{name: "kubernetes-1.37", suite: suiteE2E, target: []string{"e2e-1.37"}, specs: true, needs: []string{"binaries"}, after: "e2e-2.2", env: flags("core && !long")},
 	{name: "kubernetes-1.34", suite: suiteE2E, target: []string{"e2e-1.34"}, specs: true, needs: []string{"binaries"}, after: "kubernetes-1.37", env: flags("core && !long")},
-	e2e("fleet", "e2e-fleet", ""),
+	{name: "fleet", target: []string{"e2e-fleet"}, specs: true, needs: []string{"binaries"}},
 	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, specs: true, needs: []string{"binaries"}, after: "fleet",
 		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
 	{name: "faults", target: []string{"faults"}, specs: true, needs: []string{"binaries"}},
@@ -108,17 +108,11 @@ var allParts = []part{
 	{name: "mutants", target: []string{"mutants"}, busy: true, needs: []string{"generated"}},
 }
 
-// e2e runs the specs that a label filter picks.
-func e2e(name, target, filter string, more ...string) part {
-	return part{name: name, target: []string{target}, specs: true, needs: []string{"binaries"}, env: flags(filter, more...)}
-}
-
 const suiteE2E = "e2e"
 
-// ofE2E marks the parts that the e2e specs are divided among.
-func ofE2E(p part) part {
-	p.suite = suiteE2E
-	return p
+// e2e runs the specs that a label filter picks.
+func e2e(name, target, filter string, more ...string) part {
+	return part{name: name, suite: suiteE2E, target: []string{target}, specs: true, needs: []string{"binaries"}, env: flags(filter, more...)}
 }
 
 func parallel(p part) part {
