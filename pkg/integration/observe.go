@@ -83,8 +83,9 @@ func observeNamespace(ctx context.Context, j *job) result {
 		j.unmanaged = true
 	} else if err == nil {
 		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
-		// Kueue managed jobs without a queue, and does not any more.
-		j.unmanaged = err == nil && !j.manages && jobframework.QueueName(j) == "" && !j.ManagedExternally() && patch.Patched(j.deps.Field, &j.Spec)
+		// Kueue managed jobs without a queue, and does not any more. Between the two writes of free, the JobSet alone tells.
+		j.unmanaged = err == nil && !j.manages && jobframework.QueueName(j) == "" && !j.ManagedExternally() &&
+			(patch.Patched(j.deps.Field, &j.Spec) || len(freedIn(j.jobSet())) > 0)
 	}
 	return ofError(client.IgnoreNotFound(err))
 }

@@ -223,10 +223,14 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 func TestResumedBeforeItWasFree(t *testing.T) {
 	type row struct {
 		gate, entry, jobSetRuns bool
-		want                    string
+		// noQueue is set where Kueue managed jobs without one, and the namespace is Kueue's.
+		noQueue bool
+		want    string
 	}
 	expect.Rows(t, map[string]row{
 		"its JobSet keeps the gate, without our entry": {gate: true, want: "gone"},
+		"the same of a job without a queue":            {gate: true, noQueue: true, want: "gone"},
+		"a job without a queue that never had a gate":  {noQueue: true, want: "suspended"},
 		"its JobSet has none":                          {want: "suspended"},
 		"our entry is there":                           {gate: true, entry: true, want: "suspended"},
 		"its JobSet runs":                              {gate: true, jobSetRuns: true, want: "runs"},
@@ -239,8 +243,11 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 		if tc.entry {
 			place(t, stored, patch.Gated("node"))
 		}
+		if tc.noQueue {
+			stored.Labels = nil
+		}
 		r, _ := newReconciler(t, stored, js)
-		manages(r, r.deps.live, false)
+		manages(r, r.deps.live, tc.noQueue)
 		_, err := look(t, r, jobKey)
 		expect.NoError(t, err)
 		expect.Same(t, "Unexpected JobSet", tc.want, jobSetState(t, r.deps.client, js))

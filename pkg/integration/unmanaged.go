@@ -153,17 +153,20 @@ func freed(j *job) ([]patch.Placement, error) {
 	if j.deps.Field.Has(&j.Spec) {
 		return patch.AllFreed(j.deps.Field, &j.Spec)
 	}
-	js := j.jobSet()
+	return freedIn(j.jobSet()), nil
+}
+
+// freedIn returns the placements without gates of what a JobSet, if there is one, keeps behind the gate.
+func freedIn(js *jobsetapi.JobSet) (placements []patch.Placement) {
 	if js == nil {
-		return nil, nil
+		return nil
 	}
-	var placements []patch.Placement
 	for i := range js.Spec.ReplicatedJobs {
 		if rj := &js.Spec.ReplicatedJobs[i]; patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates) {
 			placements = append(placements, patch.Freed(rj.Name))
 		}
 	}
-	return placements, nil
+	return placements
 }
 
 // placedByUs reports whether our entry says more than that nothing is placed.
