@@ -106,20 +106,26 @@ func loadWorker(ctx context.Context, at *cluster.Worker, manager *Facts) (*Facts
 		return nil, at.Problem(err)
 	}
 	l := newLoader(c, manager.Now)
+	l.worker(ctx)
+	for _, err := range l.facts.Unread {
+		if !cluster.ForRights(err) {
+			return nil, at.Problem(err)
+		}
+	}
+	return l.facts, manager.elsewhere(l.facts, at)
+}
+
+// worker reads what has to go with the manager cluster.
+func (l *loader) worker(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, crds, &f.CRDs)
+	list(ctx, l, mutating, &f.Mutating) // They say where the manager is.
 	l.deployed(ctx, managerPart)
 	list(ctx, l, namespaceKind, &f.Namespaces)
 	list(ctx, l, localQueues, &f.LocalQueues)
 	list(ctx, l, clusterQueues, &f.ClusterQueues)
 	list(ctx, l, trainJobs, &f.TrainJobs)
 	l.runtimes(ctx)
-	for _, err := range f.Unread {
-		if !cluster.ForRights(err) {
-			return nil, at.Problem(err)
-		}
-	}
-	return f, manager.elsewhere(f, at)
 }
 
 // elsewhere returns an error for a context that does not lead to its worker, as far as that shows.

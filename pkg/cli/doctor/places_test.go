@@ -79,7 +79,8 @@ func TestWhatTheChartNarrows(t *testing.T) {
 func TestTheLoaderReadsWherePartsAre(t *testing.T) {
 	moved := with(t, moved)
 	objects := slices.Concat(inventory.Objects(moved.Mutating), inventory.Objects(moved.Deployments), inventory.Objects(moved.ConfigMaps), inventory.Objects(moved.Leases), inventory.Objects(moved.Roles[1:]))
-	l := &loader{client: kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build(), facts: &Facts{Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}, unserved: map[Kind]error{}}
+	c := kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build()
+	l := newLoader(c, now)
 	l.installation(t.Context())
 	f := l.facts
 	expect.Same(t, "Kinds that could not be read", map[Kind]error{}, f.Unread)
@@ -88,6 +89,9 @@ func TestTheLoaderReadsWherePartsAre(t *testing.T) {
 	}
 	expect.That(t, f.configMap(kueuePart) != nil, "Kueue's ConfigMap was not read")
 	expect.Same(t, "Unexpected Leases and Roles", []int{1, 1}, []int{len(f.Leases), len(f.Roles)})
+	worker := newLoader(c, now)
+	worker.worker(t.Context())
+	expect.That(t, worker.facts.deployment(managerPart) != nil, "The Deployment of a worker's manager was not read")
 }
 
 // A name may be a part of another one's, which stays.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -485,4 +486,18 @@ WAY   WITHOUT         LOSES                            IN ALL
 			expect.That(t, strings.Contains(out, part), "There is no %q:\n%s", part, out)
 		}
 	})
+}
+
+// Kueue may be installed elsewhere, where the manager's configuration says.
+func TestReleaseOfKueue(t *testing.T) {
+	const configuration = "kind: Configuration\nkueueConfigMap: {namespace: batch, name: mine}\n"
+	deployed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: cluster.Kueue.Deployment, Labels: map[string]string{cluster.VersionLabel: "v0.18.2"}}}
+	c := kit.Fake(expect.Must(cluster.Scheme())(t), deployed, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap}, Data: map[string]string{cluster.ManagerConfigKey: configuration}}).Build()
+	var warned []string
+	expect.Must(readCluster(t.Context(), c, "", func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) }))(t)
+	expect.Same(t, "Unexpected warnings", []string{
+		"Kueue's configuration, ConfigMap mine in namespace batch, is not there or not read, its defaults are taken",
+		"the cluster has Kueue v0.18.2, and what is played is by the code of 0.19",
+	}, warned)
 }
