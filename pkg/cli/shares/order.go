@@ -21,6 +21,7 @@ import (
 
 // Waiting is somebody who waits.
 type Waiting struct {
+	// Place is 0 for one that Kueue does not look at.
 	Place        int    `json:"place"`
 	Job          string `json:"job"`
 	ClusterQueue string `json:"clusterQueue,omitempty"`
@@ -60,7 +61,22 @@ func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 		w.GetsQuota = cq != nil && len(inventory.Checks(cq)) > 0
 		w.StartsNow = !w.GetsQuota
 	}
-	return waiting, nil
+	return append(waiting, leftOut(at, all)...), nil
+}
+
+// leftOut has those who wait and at whom Kueue does not look as things are, as those of a stopped queue.
+func leftOut(at *outlook.Outlook, looked []*kueue.Workload) []Waiting {
+	var out []Waiting
+	for _, p := range at.Pending() {
+		if slices.ContainsFunc(looked, func(wl *kueue.Workload) bool {
+			return client.ObjectKeyFromObject(wl) == client.ObjectKeyFromObject(p.Workload)
+		}) {
+			continue
+		}
+		out = append(out, Waiting{Job: inventory.JobName(p.Workload), ClusterQueue: string(p.ClusterQueue), Priority: kueuelib.Priority(p.Workload),
+			Why: "Kueue does not look at it: explain says why"})
+	}
+	return out
 }
 
 // admittedNow has Kueue's scheduler play what it does now; nobody is where the user does not see what that takes. Who has

@@ -102,8 +102,11 @@ func TestViewOfAHeldQueue(t *testing.T) {
 	held := at.ClusterQueue("b")
 	held.Spec.StopPolicy = ptr.To(kueue.Hold)
 	held.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: 125}
-	view := expect.Must(newView(t.Context(), at))(t)
+	view, text := printed(t, at)
 	expect.Same(t, "Unexpected share", Fair{Weight: 2, Share: 125}, view.Queues[1].Fair)
+	expect.That(t, strings.HasSuffix(text, "\n-       ns/borrower   b              100        waits    Kueue does not look at it: explain says why\n"), "unexpected view:\n%s", text)
+	at.Kueue = &configapi.Configuration{FairSharing: &configapi.FairSharing{}}
+	expect.Same(t, "Unexpected note where Kueue looks at nobody", "", note(at, leftOut(at, nil)))
 	expect.Same(t, "Unexpected text", "1", shareText(0.4))
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,7 +110,7 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 
 // note says where Kueue has no order of all who wait: it goes by shares, or by what was consumed, which change with each start.
 func note(at *outlook.Outlook, waiting []Waiting) string {
-	if at.Kueue == nil || !slices.ContainsFunc(waiting, func(w Waiting) bool { return !w.StartsNow && !w.GetsQuota }) {
+	if at.Kueue == nil || !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Place > 0 && !w.StartsNow && !w.GetsQuota }) {
 		return ""
 	}
 	holds, decides := "ClusterQueue", "shares"
@@ -197,7 +198,11 @@ func (v *View) print(out io.Writer, paint show.Paint) error {
 		case w.GetsQuota:
 			now = "gets quota"
 		}
-		waiting.Row(w.Place, w.Job, cmp.Or(w.ClusterQueue, "-"), w.Priority, now, w.Why)
+		place := strconv.Itoa(w.Place)
+		if w.Place == 0 {
+			place = "-"
+		}
+		waiting.Row(place, w.Job, cmp.Or(w.ClusterQueue, "-"), w.Priority, now, w.Why)
 	}
 	tables := slices.DeleteFunc([]*show.Table{queues, cohorts, consumed, used, waiting}, (*show.Table).Empty)
 	for i, table := range tables {
