@@ -11,6 +11,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 )
 
@@ -21,7 +22,7 @@ var leftOut = []string{
 }
 
 // blamed are reasons for which a controller is to blame, not the job or its queue.
-var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"}
+var blamed = []string{"NobodyReacts", "KueueSilent", jobevents.ReasonNotStarted, "PodsMissing"}
 
 // holding are reasons for which a job has quota and no pods until others in its namespace or
 // on its nodes have ended.

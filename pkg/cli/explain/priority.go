@@ -16,11 +16,9 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
-
-// noClass is the reason of a job whose priority class is not there, as of kueue-trainer's event.
-const noClass = "PriorityClassMissing"
 
 var errNoClass = errors.New("its priority class does not exist")
 
@@ -32,7 +30,7 @@ func (f *Facts) classMissing() *State {
 	if name == "" || charged || f.Classes == nil || f.class(name) != nil {
 		return nil
 	}
-	return &State{Reason: noClass, Stuck: true, Cause: name,
+	return &State{Reason: jobevents.ReasonNoPriority, Stuck: true, Cause: name,
 		Message: fmt.Sprintf("it names WorkloadPriorityClass %s, which does not exist", name),
 		Remedy:  "create it, or label the job with one that exists: " + f.otherClasses()}
 }

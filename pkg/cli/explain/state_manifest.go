@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -38,7 +39,7 @@ func undescribed(f *Facts) *State {
 	case errors.Is(f.Undescribed, podset.ErrCannotRun):
 		return &State{Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
 	case errors.Is(f.Undescribed, errNoClass):
-		return &State{Reason: noClass, Stuck: true, Message: "would not be queued: " + f.Undescribed.Error(),
+		return &State{Reason: jobevents.ReasonNoPriority, Stuck: true, Message: "would not be queued: " + f.Undescribed.Error(),
 			Remedy: "create it, or name another: kubectl get workloadpriorityclasses"}
 	case apierrors.IsForbidden(f.Undescribed):
 		return &State{Reason: Unseen, Message: "cannot be described, because you may not read its runtime: " + f.Undescribed.Error(),
@@ -143,11 +144,11 @@ func notManaged(f *Facts) *State {
 // unmanaged is for a job that names a queue in a namespace that Kueue does not manage, or did not when it began.
 func unmanaged(f *Facts) *State {
 	managed, known := f.managesNamespace()
-	told := f.warning("NamespaceNotManaged")
+	told := f.warning(jobevents.ReasonNotManaged)
 	if f.Workload != nil || !known && told == nil {
 		return nil
 	}
-	s := &State{Phase: NotManaged, Reason: "NamespaceNotManaged", Remedy: f.managedRemedy()}
+	s := &State{Phase: NotManaged, Reason: jobevents.ReasonNotManaged, Remedy: f.managedRemedy()}
 	if known && managed {
 		if f.Job.Suspended() || !f.Saw(workloads) || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
 			return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -70,7 +71,7 @@ func unplaced(f *Facts) *State {
 	admitted := f.condition(kueue.WorkloadAdmitted)
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
-	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown", "TrainerBehind"))
+	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told(jobevents.ReasonPlacementError, jobevents.ReasonJobSetOutdated, jobevents.ReasonRefused, jobevents.ReasonNotAlone, jobevents.ReasonTrainerUnknown, jobevents.ReasonTrainerBehind))
 	if blamed == nil && !f.Job.Suspended() {
 		blamed = f.unmade("JobSet") // Trainer cannot resume the one that is there.
 	}
@@ -78,7 +79,7 @@ func unplaced(f *Facts) *State {
 	case blamed != nil:
 		s.because(blamed, fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: ", f.assignment()))
 	case f.overdue(admitted.LastTransitionTime):
-		s.Reason, s.Stuck, s.Remedy = "NotStarted", true, "see that kueue-trainer and Trainer run: kubectl trainjob doctor"
+		s.Reason, s.Stuck, s.Remedy = jobevents.ReasonNotStarted, true, "see that kueue-trainer and Trainer run: kubectl trainjob doctor"
 		s.Message = fmt.Sprintf("was admitted (%s) %s ago, holds its quota and was not started", f.assignment(), show.Age(f.Now, admitted.LastTransitionTime.Time))
 	}
 	return s

@@ -21,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -28,7 +29,7 @@ import (
 // unqueued is for a job without a Workload: just made, or nobody reacts to it.
 func unqueued(f *Facts) *State {
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
-	blamed := cmp.Or(f.unmade(f.missing()...), f.classMissing(), f.told("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused"))
+	blamed := cmp.Or(f.unmade(f.missing()...), f.classMissing(), f.told(jobevents.ReasonNotAlone, jobevents.ReasonTrainerUnknown, jobevents.ReasonNotDescribed, jobevents.ReasonNoPriority, jobevents.ReasonRefused))
 	held := f.heldBack()
 	wait, known := f.waitForJobSet()
 	switch {
@@ -73,7 +74,7 @@ var queuesAgain = regexp.MustCompile(`queues again in ([0-9hms]+)`)
 
 // heldBack returns what the manager said of a job that could not start and has yet to queue again; nil where that time is over.
 func (f *Facts) heldBack() *corev1.Event {
-	told := f.warning("CannotStart")
+	told := f.warning(jobevents.ReasonCannotStart)
 	if told == nil {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (f *Facts) withoutPrebuilt() *State {
 		Message: fmt.Sprintf("is not queued: it names prebuilt Workload %s, which is not there or not its own", f.prebuilt()),
 		Remedy:  fmt.Sprintf("create Workload %s in namespace %s like the TrainJob, and the job queues", f.prebuilt(), f.Job.Namespace),
 		Stuck:   f.overdue(f.Job.CreationTimestamp)}
-	if told := f.told("PrebuiltWorkloadUnusable"); told != nil {
+	if told := f.told(jobevents.ReasonPrebuilt); told != nil {
 		s.Message, s.Cause, s.Stuck = "is not queued: "+told.Message, told.Message, true
 	}
 	return s
@@ -153,7 +154,7 @@ func workloadOver(f *Facts) *State {
 		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s was finished without a run: %s", f.Workload.Name, c.Message)
 		s.Remedy = fmt.Sprintf("delete Workload %s and create it again like the TrainJob, and the job queues", f.Workload.Name)
 		differs := func(e *corev1.Event) bool {
-			return e.Reason == "PrebuiltWorkloadUnusable" && strings.Contains(e.Message, f.Workload.Name+" is not what this TrainJob is")
+			return e.Reason == jobevents.ReasonPrebuilt && strings.Contains(e.Message, f.Workload.Name+" is not what this TrainJob is")
 		}
 		if told := find(f.Warnings, differs); told != nil {
 			s.Message = "gets no quota any more: " + told.Message

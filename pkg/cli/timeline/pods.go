@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // podTimes are what is known of a pod, which may be gone: when it came to which milestone.
@@ -44,7 +46,7 @@ func podSteps(f *Facts) []Step {
 func run(f *Facts, at time.Time) int {
 	n := 0
 	for i := range f.Events {
-		if e := &f.Events[i]; e.Reason == "Started" && e.InvolvedObject.Kind == "TrainJob" && firstTime(e).Before(at.Add(time.Second)) {
+		if e := &f.Events[i]; e.Reason == jobevents.ReasonStarted && e.InvolvedObject.Kind == trainjob.GVK.Kind && firstTime(e).Before(at.Add(time.Second)) {
 			n++
 		}
 	}
