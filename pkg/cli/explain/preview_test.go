@@ -29,6 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -275,7 +276,7 @@ func TestPreview(t *testing.T) {
 		"no such runtime":             {files: namespaced, want: "0  RuntimeMissing", unseen: []string{missing}},
 		"a job that would be refused": {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: "0  CannotRun", unseen: []string{missing}},
 		"a priority class that is not there": {files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1),
-			want: "2  " + noClass, unseen: []string{missing}},
+			want: "2  " + jobevents.ReasonNoPriority, unseen: []string{missing}},
 		"TrainJob and runtime in a list":          {files: listed(job, runtime("8")), want: "8  NoQueue", unseen: []string{missing}},
 		"a namespace with a default queue":        {files: job, change: defaultQueue, want: "2 default Fits"},
 		"Kueue's configuration is known":          {files: job, change: kueueIs(""), want: "2  NoQueue"},

@@ -21,6 +21,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -105,17 +106,17 @@ func TestStateOf(t *testing.T) {
 			"delete the TrainJob and create it again"),
 		"its Workload was finished while it runs": given(admitted, withPods(4, runningPod), finishedByHand).is(Stopping, "ByHand",
 			"is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there", ""),
-		"its priority class is not there": given(withoutWorkload, naming("gone"), classes("low", "urgent"), warned(noClass, "told before")).stuck(
-			Unqueued, noClass, "is not queued: it names WorkloadPriorityClass gone, which does not exist",
+		"its priority class is not there": given(withoutWorkload, naming("gone"), classes("low", "urgent"), warned(jobevents.ReasonNoPriority, "told before")).stuck(
+			Unqueued, jobevents.ReasonNoPriority, "is not queued: it names WorkloadPriorityClass gone, which does not exist",
 			"create it, or label the job with one that exists: low, urgent"),
-		"its priority class is not there, as the manager says to who may not look": given(withoutWorkload, naming("gone"), warned(noClass, "gone not found")).stuck(
-			Unqueued, noClass, "is not queued: gone not found", ""),
-		"its new priority class is not there while it waits": given(naming("gone"), classes()).stuck(Waiting, noClass,
+		"its priority class is not there, as the manager says to who may not look": given(withoutWorkload, naming("gone"), warned(jobevents.ReasonNoPriority, "gone not found")).stuck(
+			Unqueued, jobevents.ReasonNoPriority, "is not queued: gone not found", ""),
+		"its new priority class is not there while it waits": given(naming("gone"), classes()).stuck(Waiting, jobevents.ReasonNoPriority,
 			needs32+"and it names WorkloadPriorityClass gone, which does not exist: it does not start before that does"+alone,
 			"create it, or label the job with one that exists: there is none"),
 		"its priority class was deleted since it waits": given(naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 24 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
-		"its priority class is not there when it is admitted": given(placed, naming("gone"), classes("low")).stuck(Starting, noClass,
+		"its priority class is not there when it is admitted": given(placed, naming("gone"), classes("low")).stuck(Starting, jobevents.ReasonNoPriority,
 			cannotStart+"it names WorkloadPriorityClass gone, which does not exist", "create it, or label the job with one that exists: low"),
 		"its JobSet cannot be made": given(withoutWorkload, warned("TrainJobResourcesCreationFailed", "denied by policy")).stuck(
 			Unqueued, "JobSetRefused", "is not queued: Trainer cannot make its JobSet: denied by policy", refusedRemedy),
