@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/util/api"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
+	"sigs.k8s.io/kueue/pkg/util/math"
 	"sigs.k8s.io/kueue/pkg/util/priority"
 	"sigs.k8s.io/kueue/pkg/util/resource"
 	"sigs.k8s.io/kueue/pkg/util/taints"
@@ -45,6 +46,8 @@ var (
 	NewResourceFormatter = resources.NewResourceFormatter
 	// ResourceValue returns a quantity of a resource as an Amount has it.
 	ResourceValue = resources.ResourceValue
+	// Sum and Product of amounts are at most the largest there is.
+	Sum, Product = math.SaturatingAdd, math.SaturatingMul
 	// WithMissing returns amounts with those of others that are missing.
 	WithMissing = resource.MergeResourceListKeepFirst
 	// RequestsOf adds up what a pod asks for.

@@ -210,7 +210,7 @@ func doneOf(wl *kueue.Workload, podSet kueue.PodSetReference) int32 {
 func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	requests := perPodOf(ps)
 	for name := range requests {
-		requests[name] *= int64(ps.Count)
+		requests[name] = kueuelib.Product(requests[name], int64(ps.Count))
 	}
 	return requests
 }
@@ -230,7 +230,7 @@ func sumOf(podSets []kueue.PodSet) map[corev1.ResourceName]int64 {
 	for i := range podSets {
 		for name, amount := range requestsOf(&podSets[i]) {
 			if amount > 0 {
-				sum[name] += amount
+				sum[name] = kueuelib.Sum(sum[name], amount)
 			}
 		}
 	}

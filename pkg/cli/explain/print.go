@@ -25,7 +25,9 @@ type printer struct {
 	err error
 }
 
-func (p *printer) say(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+func (p *printer) say(format string, args ...any) {
+	fmt.Fprint(p.out, show.Text(fmt.Sprintf(format, args...)))
+}
 
 func (p *printer) show(table *show.Table) { p.err = cmp.Or(p.err, table.Print(p.out, p.paint)) }
 

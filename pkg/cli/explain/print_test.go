@@ -54,9 +54,9 @@ func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
 	}
 	var out strings.Builder
 	(&printer{out: &out}).remedies(&Explanation{Flavors: []Verdict{
-		without("a100", "add a toleration"), without("h100", "ask for less"), without("b200", "add a toleration"), without("a100", "add a toleration"),
+		without("a100", "add a toleration"), without("h100", "ask for less"), without("b200", "add a toleration"), without("a100", "add a toleration"), without("l40s", "take a\x1b[2J out"),
 	}})
-	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n", out.String())
+	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n  l40s: take a\uFFFD[2J out\n", out.String())
 }
 
 // TestPrintOfSeveral says that one is not told as if the others came, too.

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -513,6 +514,8 @@ func TestGPUs(t *testing.T) {
 			expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
 		})
 	}
+	huge := kit.PodSet("node", 2000, string(kit.GPU), "9000000000000000")
+	expect.Same(t, "Unexpected GPUs of one that asks for more than there are numbers", int64(math.MaxInt64), sumOf([]kueue.PodSet{huge, huge})[kit.GPU])
 }
 
 func activeCheck(name string) kueue.AdmissionCheck {

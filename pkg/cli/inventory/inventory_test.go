@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -145,6 +146,8 @@ func TestDemand(t *testing.T) {
 		},
 	}
 	expect.Same(t, "Unexpected demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
+	i.Workloads = append(i.Workloads, waiting("q", "9000000000000000", 2000))
+	expect.Same(t, "Unexpected demand of one that asks for all there could be", int64(math.MaxInt64), ptr.To(i.Demand(&h100, kit.GPU)).Value())
 }
 
 func TestRefuses(t *testing.T) {

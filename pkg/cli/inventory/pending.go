@@ -82,7 +82,7 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 		}
 		for n, requests := range kueuelib.TotalRequests(WithRequests(p.Workload)) {
 			if Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) == "" {
-				sum += requests.Requests.ResourceValue(name)
+				sum = kueuelib.Sum(sum, requests.Requests.ResourceValue(name))
 			}
 		}
 	}

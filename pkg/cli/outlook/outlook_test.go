@@ -205,6 +205,10 @@ func TestStart(t *testing.T) {
 				stale.Spec.Priority = ptr.To[int32](10)
 			}
 		}, want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 25 % of the futures not within 14 days"},
+		"nothing is known of one that never starts": {set: func(o *outlook.Outlook) {
+			llm(o, limited(1000, 0))
+			job(o, "huge", 99, 0)
+		}, want: "in 100 % of the futures not within 14 days (200 futures)"},
 		"it is to be tried again later": {set: func(o *outlook.Outlook) {
 			wl := kit.With(&o.Workloads[0], kit.Isnt(kueue.WorkloadRequeued, ""))
 			wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}

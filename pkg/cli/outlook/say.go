@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Start says when a Workload starts. Its JSON is for scripts: names stay, new ones may come.
@@ -103,12 +104,26 @@ func (p *part) play(ctx context.Context, starts map[client.ObjectKey]*Start) err
 	if err != nil {
 		return err
 	}
+	waits := map[client.ObjectKey]bool{}
 	for _, e := range p.Entrants {
-		name := inventory.JobName(e.Workload)
-		p.names[client.ObjectKeyFromObject(e.Workload)] = name
+		key := client.ObjectKeyFromObject(e.Workload)
+		p.names[key] = inventory.JobName(e.Workload)
 		p.sources[e.Running.Source]++
-		if e.Running.Source == forecast.Unknown {
-			p.unknown = append(p.unknown, name)
+		if e.Running.Source == forecast.Unknown && kueuelib.HasQuotaReservation(e.Workload) {
+			p.unknown = append(p.unknown, p.names[key])
+		} else if e.Running.Source == forecast.Unknown {
+			waits[key] = true
+		}
+	}
+	if slices.ContainsFunc(p.Until, func(key client.ObjectKey) bool { return futures.Band(key, p.Horizon).P50 == nil }) {
+		// Those that never start keep nobody waiting.
+		if alone, err = p.Alone(ctx, waits); err != nil {
+			return err
+		}
+		for key := range waits {
+			if alone[key] {
+				p.unknown = append(p.unknown, p.names[key])
+			}
 		}
 	}
 	slices.Sort(p.unknown)

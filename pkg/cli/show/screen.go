@@ -34,7 +34,7 @@ func OnScreen(out io.Writer) io.Writer {
 
 // Write implements io.Writer.
 func (s *Screen) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(s.file, visible(string(p), "\n\t")); err != nil {
+	if _, err := io.WriteString(s.file, Text(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -61,6 +61,9 @@ func visible(text, keep string) string {
 		return "\uFFFD"
 	})
 }
+
+// Text is one of several lines as a Screen shows it, for what may be shown elsewhere later.
+func Text(text string) string { return visible(text, "\n\t") }
 
 // Line is a text on one line: a newline of other people's begins none.
 func Line(text string) string { return visible(strings.Join(strings.Fields(text), " "), "") }

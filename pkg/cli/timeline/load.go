@@ -61,7 +61,9 @@ func (f *Facts) pickEvents(all []corev1.Event, begun time.Time, copied *kueue.Wo
 	for i := range all {
 		e := &all[i]
 		ours := names[e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name] || e.InvolvedObject.Kind == "Pod" && jobOf(f, e.InvolvedObject.Name) != ""
-		if ours && !firstTime(e).Truncate(time.Second).Before(begun) {
+		// Whoever may create events may give them any time.
+		at := firstTime(e)
+		if ours && !at.Truncate(time.Second).Before(begun) && !at.After(f.Now.Add(time.Minute)) {
 			f.Events = append(f.Events, *e)
 		}
 	}

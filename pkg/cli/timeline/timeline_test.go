@@ -364,6 +364,14 @@ func TestGivenTo(t *testing.T) {
 	})
 }
 
+// Tenants may create events, of any time.
+func TestEventsOfTheFuture(t *testing.T) {
+	f := &Facts{Now: at(60).Time, Job: complete().Job}
+	told := []corev1.Event{event("TrainJob", "llm", "Started", "on h100", 3900), event("TrainJob", "llm", "Stopped", "by nobody", 3_000_000_000_000)}
+	f.pickEvents(told, at(0).Time, nil)
+	expect.Same(t, "Unexpected events", told[:1], f.Events)
+}
+
 func TestInOrderWithinASecond(t *testing.T) {
 	is := func(of milestone, millis int) Step {
 		return Step{Time: begin.Add(time.Duration(millis) * time.Millisecond), milestone: of}
