@@ -211,16 +211,36 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	})
 }
 
-// One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
-// says by now.
-func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
-	wl := inttest.AdmittedOf("a", kit.Held, deleted)
-	wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
-	r, _ := newReconciler(t, wl)
-	j := jobOf(t, r, inttest.Job("a"))
-	j.Suspend()
-	j.podsThere, j.described = &podsAnswer{}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
-	expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
+// A job that holds quota, or has ended, is what it was admitted for, whatever its runtime says by now: jobframework would
+// stop it, or not let a deleted Workload go.
+func TestWorkloadDescribesTheJob(t *testing.T) {
+	type row struct {
+		wl        func(*kueue.Workload)
+		runs, may bool
+		// gone is set where its runtime is.
+		gone bool
+		own  bool
+	}
+	expect.Rows(t, map[string]row{
+		"its Workload is deleted":                        {wl: kit.All(kit.Admitted, kit.Held, deleted)},
+		"it runs, and no pod of it is there yet":         {wl: kit.Admitted, runs: true},
+		"it was stopped, and pods are left":              {wl: kit.Admitted, may: true},
+		"it was stopped, and no pod is left":             {wl: kit.Admitted, own: true},
+		"it has ended":                                   {wl: hasFailed},
+		"its Workload waits":                             {own: true},
+		"its Workload is deleted, and so is its runtime": {wl: kit.All(kit.Held, deleted), gone: true},
+	}, func(t *testing.T, tc row) {
+		wl := inttest.WorkloadOf(inttest.Job("a"), tc.wl)
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
+		r, _ := newReconciler(t, wl)
+		j := jobOf(t, r, inttest.Job("a"))
+		j.Spec.Suspend, j.podsThere, j.described = new(!tc.runs), &podsAnswer{may: tc.may}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
+		if tc.gone {
+			j.described, j.Spec.RuntimeRef.Name = nil, "gone"
+		}
+		got := expect.Must(j.PodSets(t.Context(), nil))(t)
+		expect.Same(t, "It is described by its runtime", tc.own, got[0].Name == "as-it-would-run")
+	})
 }
 
 func TestMovedOn(t *testing.T) {

@@ -48,7 +48,8 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 		j.Namespace = "ns"
 		j.Suspend()
 		podSets, err := j.PodSets(t.Context(), r.deps.client)
-		expect.That(t, err != nil, "PodSets returned %v", podSets)
+		// Trying again before somebody acts is of no use.
+		expect.That(t, jobframework.IsUnretryableError(err), "PodSets returned %v, %v", podSets, err)
 		wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
 	})
 }
@@ -228,15 +229,18 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	goes := func(child *batchv1.Job) { child.DeletionTimestamp = new(metav1.Now()) }
 	type row struct {
-		change      func(*batchv1.Job)
+		change func(*batchv1.Job)
+		// behind is set where the cache has a Job that is gone.
+		behind      bool
 		given, want []kueue.ReclaimablePod
 	}
 	expect.Rows(t, map[string]row{
-		"a child Job is complete":                {want: given},
-		"it is complete, and on its way out":     {change: goes},
-		"it is gone, and another one runs":       {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
-		"it is of somebody else's JobSet":        {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
-		"what was given is given, whatever goes": {change: goes, given: given, want: given},
+		"a child Job is complete":                         {want: given},
+		"it is complete, and on its way out":              {change: goes},
+		"it is gone, and another one runs":                {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
+		"it is gone, and the cache has not heard of that": {behind: true},
+		"it is of somebody else's JobSet":                 {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
+		"what was given is given, whatever goes":          {change: goes, given: given, want: given},
 	}, func(t *testing.T, tc row) {
 		job := inttest.Job("a")
 		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
@@ -244,6 +248,9 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 		child := kit.ChildJob(js, "node", kit.Completed, tc.change)
 		child.UID, child.Finalizers = "j", []string{metav1.FinalizerDeleteDependents}
 		r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
+		if tc.behind {
+			r.deps.live = inttest.Fake(job, js).Build()
+		}
 		expect.Same(t, "Unexpected reclaimable pods", tc.want, expect.Must(jobOf(t, r, job).ReclaimablePods(t.Context(), nil))(t))
 	})
 }

@@ -46,6 +46,34 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 	}
 }
 
+// What runs in another cluster has no JobSet here: what its runtime has of the admitted PodSets counts, as MultiKueue copies
+// the status of it.
+func TestRunOfAnotherCluster(t *testing.T) {
+	type row struct {
+		podSet      string
+		ready, over int32
+		want        bool
+		reclaimable []kueue.ReclaimablePod
+	}
+	expect.Rows(t, map[string]row{
+		"its pods are not ready":             {podSet: "node"},
+		"its pods are ready":                 {podSet: "node", ready: 1, want: true},
+		"its pods are done":                  {podSet: "node", over: 1, want: true, reclaimable: []kueue.ReclaimablePod{{Name: "node", Count: 1}}},
+		"a part came into the runtime since": {podSet: "another", want: true},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		kit.With(stored, elsewhere).Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: &tc.ready, Succeeded: &tc.over}}
+		r, _ := newReconciler(t, stored)
+		expect.That(t, !jobOf(t, r, kit.With(stored.DeepCopy(), func(job *trainjob.TrainJob) { job.Spec.RuntimeRef.Name = "gone" })).PodsReady(t.Context(), nil), "It is ready without quota")
+		create(t, r, inttest.WorkloadOf(stored, kit.Admitted, func(wl *kueue.Workload) {
+			wl.Spec.PodSets = []kueue.PodSet{{Name: kueue.PodSetReference(tc.podSet), Count: 1}}
+		}))
+		j := jobOf(t, r, stored)
+		expect.Same(t, "Its pods are ready", tc.want, j.PodsReady(t.Context(), nil))
+		expect.Same(t, "Unexpected reclaimable pods", tc.reclaimable, expect.Must(j.ReclaimablePods(t.Context(), nil))(t))
+	})
+}
+
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
 func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())

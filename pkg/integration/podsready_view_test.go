@@ -42,6 +42,7 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 	ready, lost := kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
 	pod := []client.Object{inttest.PodOf("ns", "job")}
 	moved := func(wl *kueue.Workload) { wl.Spec.QueueName = "another" }
+	ofFormer := kit.All(deleted, func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" })
 	limited := func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }
 	type row struct {
 		job  func(*trainjob.TrainJob)
@@ -55,6 +56,8 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 		"its last pod is gone":                             {says: kit.All(preempted, ready), want: []string{"PodsReady False: WaitForStart"}},
 		"a failed job, and a pod is left":                  {job: ended(trainer.TrainJobFailed), says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"one that its user holds, and a pod is left":       {says: kit.All(lost, moved), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"one that is deleted, and a pod is left":           {job: isDeleted, says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"one that was made again, and a pod is left":       {says: kit.All(lost, ofFormer), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"one of another time limit, and a pod is left":     {says: kit.All(lost, limited), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))

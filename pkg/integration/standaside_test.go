@@ -192,7 +192,7 @@ func TestLeaveAlone(t *testing.T) {
 		"one that waits elsewhere, and whose runtime is gone":    {change: kit.All(gated, func(s *scene) { s.job.Spec.RuntimeRef.Name = "gone" }), alone: true, told: "the job waits for nobody"},
 		"one that was resumed elsewhere behind the gate":         {change: kit.All(runs, gated), alone: true, told: "the job was resumed with the admission gate"},
 		"one that holds quota and runs":                          {change: kit.All(runs, admitted)},
-		"one that holds quota and is about to run":               {change: kit.All(runs, admitted, func(s *scene) { suspended(s.child) })},
+		"one that holds quota and is about to run":               {change: kit.All(runs, admitted, func(s *scene) { suspended(s.child); s.child.Status.StartTime = nil })},
 		"one that has ended elsewhere, and has its Workload yet": {change: kit.All(runs, admitted, func(s *scene) { ended(trainer.TrainJobComplete)(s.job) })},
 		"one that runs elsewhere, and whose Workload waits":      {change: kit.All(runs, func(s *scene) { s.wl = []client.Object{inttest.WorkloadOf(s.job)} }), alone: true},
 	}, func(t *testing.T, tc row) {

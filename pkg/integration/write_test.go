@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -71,6 +72,34 @@ func TestNoStartOnTheWordOfTheCache(t *testing.T) {
 	expect.That(t, errors.Is(err, errOutdated), "RunWithPodSetsInfo() = %v", err)
 }
 
+// The cache has not heard of an admission, and nobody takes it back.
+func TestNoStopOnTheWordOfTheCache(t *testing.T) {
+	for _, admitted := range []bool{true, false} {
+		stored, js := disagreeing(false, false, false, time.Now())
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+		r.deps.live = inttest.Fake().Build()
+		if admitted {
+			r.deps.live = inttest.Fake(inttest.WorkloadOf(stored, kit.Admitted)).Build()
+		}
+		_, err := jobOf(t, r, storedJob(t, r)).Stop(t.Context(), nil, nil, jobframework.StopReasonNotAdmitted, "")
+		expect.That(t, errors.Is(err, errOutdated) == admitted, "Stop() = %v; the API server has the admission: %t", err, admitted)
+		expect.Same(t, "It runs", admitted, !storedJob(t, r).Suspended())
+	}
+}
+
+// Pods beyond the quota would run as soon as it is resumed.
+func TestNoStartOfAJobSetThatAsksForMore(t *testing.T) {
+	stored, _ := suspendedJob()
+	js := inttest.JobSetOf(stored, true, kit.ReplicatedJobs("node", 2)...)
+	r, _ := newReconciler(t, stored, js)
+	wl := inttest.WorkloadOf(stored, kit.Admitted)
+	wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+	create(t, r, wl)
+	j := jobOf(t, r, stored)
+	err := j.RunWithPodSetsInfo(t.Context(), nil, nil)
+	expect.That(t, errors.Is(err, errOutdated) && j.decision.excess != "" && j.IsSuspended(), "RunWithPodSetsInfo() = %v", err)
+}
+
 // JobSet says that pods are there, and the API server does not answer whether that is so.
 func TestPodsThatMayBeThereAreNotForgotten(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Hour))
@@ -101,6 +130,7 @@ func TestStopOfAJobThatItsUserResumedAwaitsTrainer(t *testing.T) {
 	r, _ := newReconciler(t, stored, js)
 	j := jobOf(t, r, stored)
 	expect.NoError(t, suspendNow(t.Context(), j, ""))
+	expect.That(t, j.active(t.Context()), "Its quota may go in the look that stopped it")
 	j.Generation++
 	_, waits := r.deps.expectations.StoppedBeforeResume(&j.TrainJob)
 	expect.That(t, waits, "Trainer's answer is not waited for")
