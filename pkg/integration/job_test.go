@@ -157,6 +157,13 @@ func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
 	child.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Resources: kit.GPUResources("1")}}
 	r, _ := newReconciler(t, stored, js, child, inttest.WorkloadOf(stored, kit.Admitted, ofPods(1)))
 	for _, try := range []string{"first", "second"} {
+		if try == "second" {
+			r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+				_, is := obj.(*batchv1.Job)
+				expect.That(t, !is, "The cache is asked, which has no containers")
+				return nil
+			})
+		}
 		j := jobOf(t, r, stored)
 		for i := range j.view.Jobs {
 			expect.Must(caches.TrimJob(&j.view.Jobs[i]))(t)
@@ -165,6 +172,34 @@ func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
 		expect.That(t, errors.Is(err, errOutdated), "placeChildJobs() = %v at the %s try", err, try)
 		expect.Same(t, "Unexpected excess", "child Job job-node-0 asks for 1 of nvidia.com/gpu per pod instead of 0", j.decision.excess)
 	}
+}
+
+// JobSet leaves the templates of Jobs that are there. Those that run, or are over, may not be changed.
+func TestPlaceChildJobs(t *testing.T) {
+	away := apierrors.NewServiceUnavailable("away")
+	type row struct {
+		change       func(*batchv1.Job)
+		refusal, err error
+		want         bool
+	}
+	expect.Rows(t, map[string]row{
+		"a Job that waits":                     {want: true},
+		"one that runs":                        {change: func(child *batchv1.Job) { child.Spec.Suspend = nil }},
+		"one that is over":                     {change: kit.Completed},
+		"one of which the runtime has no part": {change: func(child *batchv1.Job) { child.Labels[jobsetapi.ReplicatedJobNameKey] = "former" }},
+		"one that is gone":                     {refusal: apierrors.NewNotFound(batchv1.Resource("jobs"), "job-node-0"), want: true},
+		"one that cannot be written":           {refusal: away, err: away, want: true},
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		child := kit.ChildJob(js, "node", suspended, tc.change)
+		child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		r, _ := newReconciler(t, stored, js, child)
+		written := false
+		r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { written = true; return tc.refusal })
+		err := placeChildJobs(t.Context(), jobOf(t, r, stored), stored)
+		expect.That(t, errors.Is(err, tc.err), "placeChildJobs() = %v, want %v", err, tc.err)
+		expect.Same(t, "It is written", tc.want, written)
+	})
 }
 
 func TestEnsureHeld(t *testing.T) {

@@ -195,8 +195,10 @@ func TestAwaitReading(t *testing.T) {
 		// made and written are when the JobSet was made and we wrote the job.
 		made, written time.Time
 		// admitted is for how long the job is.
-		admitted   time.Duration
-		volumes    bool
+		admitted time.Duration
+		volumes  bool
+		// runs is set where its JobSet is not suspended yet.
+		runs       bool
 		wantJobSet string
 		wantEvents []string
 	}
@@ -205,10 +207,12 @@ func TestAwaitReading(t *testing.T) {
 		"a job that was written just now":                {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"a JobSet that stays as it is":                   {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 		"one that was made when the job waited for long": {made: long, written: long.Add(-time.Second), admitted: 3 * time.Minute, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"one that runs yet":                              {made: long, written: long, runs: true, wantJobSet: "runs", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"one that would take volume claims with it":      {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(true, true, true, long)
 		js.CreationTimestamp = metav1.NewTime(tc.made)
+		js.Spec.Suspend = new(!tc.runs)
 		if tc.volumes {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 		}

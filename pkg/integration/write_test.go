@@ -87,17 +87,34 @@ func TestNoStopOnTheWordOfTheCache(t *testing.T) {
 	}
 }
 
-// Pods beyond the quota would run as soon as it is resumed.
+// Pods beyond the quota would run as soon as it is resumed. Where that is what Trainer makes of the job now, it queues for it.
 func TestNoStartOfAJobSetThatAsksForMore(t *testing.T) {
-	stored, _ := suspendedJob()
-	js := inttest.JobSetOf(stored, true, kit.ReplicatedJobs("node", 2)...)
-	r, _ := newReconciler(t, stored, js)
-	wl := inttest.WorkloadOf(stored, kit.Admitted)
-	wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-	create(t, r, wl)
-	j := jobOf(t, r, stored)
-	err := j.RunWithPodSetsInfo(t.Context(), nil, nil)
-	expect.That(t, errors.Is(err, errOutdated) && j.decision.excess != "" && j.IsSuspended(), "RunWithPodSetsInfo() = %v", err)
+	type row struct {
+		jobSet func(*jobsetapi.JobSet)
+		// pods are those of the JobSet. By its runtime, the TrainJob has one.
+		pods, charged int32
+		requeued      bool
+	}
+	expect.Rows(t, map[string]row{
+		"it has more pods than its TrainJob":        {pods: 2, charged: 1},
+		"it takes any pods for its own":             {pods: 1, charged: 1, jobSet: func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[0].Template.Spec.ManualSelector = new(true) }},
+		"its TrainJob asks for another number, too": {pods: 3, charged: 2, requeued: true},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		js := kit.With(inttest.JobSetOf(stored, true, kit.ReplicatedJobs("node", 1)...), tc.jobSet)
+		js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.pods
+		r, _ := newReconciler(t, stored, js)
+		r.deps.Defaults = servedDefaults(t)
+		wl := inttest.WorkloadOf(stored, kit.Admitted)
+		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+		wl.Spec.PodSets[0].Count = tc.charged
+		create(t, r, wl)
+		j := jobOf(t, r, stored)
+		err := j.RunWithPodSetsInfo(t.Context(), nil, nil)
+		expect.That(t, errors.Is(err, errOutdated) && j.IsSuspended(), "RunWithPodSetsInfo() = %v", err)
+		expect.Same(t, "The JobSet is to be made again", !tc.requeued, j.decision.excess != "")
+		expect.Same(t, "It queues again", tc.requeued, !inttest.Exists(t, r.deps.client, wl))
+	})
 }
 
 // JobSet says that pods are there, and the API server does not answer whether that is so.
