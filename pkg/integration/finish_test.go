@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -22,7 +23,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -302,4 +306,37 @@ func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
 		expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
 		expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
 	})
+}
+
+// jobframework takes Kueue's finalizer off a Workload that is finished, and has to be asked for that.
+func TestEndedJobWhoseWorkloadIsHeldIsLookedAt(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		stored, js := suspendedJob()
+		wl := inttest.WorkloadOf(stored, hasFailed)
+		if held {
+			kit.Held(wl)
+		}
+		r, _ := newReconciler(t, stored, js, wl)
+		got := follow(t.Context(), jobOf(t, r, stored))
+		expect.That(t, got.err == nil && got.ends() != held, "follow() = %+v where its Workload is held: %t", got, held)
+	}
+}
+
+// A job that is not the manager's is not written, however it ended.
+func TestFailedJobOfOthersIsLeftAsItIs(t *testing.T) {
+	expect.Rows(t, map[string]func(*trainjob.TrainJob){"in no queue": withoutQueue, "in another cluster": elsewhere}, func(t *testing.T, whose func(*trainjob.TrainJob)) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		r, _ := newReconciler(t, kit.With(stored, ended(trainer.TrainJobFailed), whose))
+		_, after := reconcileOnce(t, r)
+		expect.That(t, !after.Suspended() && !jobclient.HasEnded(after), "It is written")
+	})
+}
+
+// What could never run gives its place up, and nobody tries it again before somebody acts.
+func TestUnfit(t *testing.T) {
+	for err, want := range map[error]bool{
+		podset.ErrCannotRun: true, patch.ErrInvalidPatches: true, queues.ErrNoOtherCluster: true, queues.ErrOnlyHere: false, trainjob.ErrRuntimeNotFound: false,
+	} {
+		expect.Same(t, "It could never run: "+err.Error(), want, unfit(fmt.Errorf("describing: %w", err)))
+	}
 }

@@ -388,6 +388,15 @@ func TestReleaseCopies(t *testing.T) {
 	})
 }
 
+// Whatever the phase of the job, and whether there is one: MultiKueue waits for it.
+func TestReconcileLetsCopiesGo(t *testing.T) {
+	wl := copyOf(placeholder.Finalizer)
+	w := newWorker(t, wl.DeepCopy(), inttest.Job("a"))
+	w.delete(t, wl)
+	expect.Must(look(t, w.reconciler, client.ObjectKeyFromObject(inttest.Job("a"))))(t)
+	expect.That(t, w.get(t, wl.Name) == nil, "The Workload stays")
+}
+
 // Kueue writes that it does not admit a remainder over what that is charged.
 func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 	wl := copyOf(placeholder.Finalizer)

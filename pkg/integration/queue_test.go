@@ -210,6 +210,8 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 	_, its := suspendedJob()
 	made := kit.ChildJob(its, "node")
 	foreign := kit.With(made.DeepCopy(), func(child *batchv1.Job) { child.OwnerReferences = nil })
+	unrelated := kit.With(foreign.DeepCopy(), func(child *batchv1.Job) { child.Name = "unrelated" })
+	abroad := kit.With(foreign.DeepCopy(), func(child *batchv1.Job) { child.Namespace = "other" })
 	goes := func(obj client.Object) { obj.SetDeletionTimestamp(new(metav1.Now())) }
 	has := func(finalizer string) func(client.Object) {
 		return func(obj client.Object) { obj.SetFinalizers([]string{finalizer}) }
@@ -222,7 +224,9 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 		// jobSet and job are changes of its JobSet and of the Job that this made, waits is whether it waits and is not told.
 		jobSet, job changes
 		waits       bool
-		want        string
+		// many is set where the JobSet is to have so many Jobs that all of the namespace are looked at.
+		many bool
+		want string
 	}
 	expect.Rows(t, map[string]row{
 		"there is no Job yet":            {labels: queueLabel},
@@ -234,10 +238,15 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 		"its Job goes":                   {labels: queueLabel, job: changes{goes}, waits: true},
 		"JobSet made the Job":            {there: []client.Object{made}, labels: queueLabel},
 		"somebody else made it":          {there: []client.Object{foreign}, labels: queueLabel, want: "needs a Job job-node-0"},
+		"another Job beside many":        {there: []client.Object{unrelated, abroad}, labels: queueLabel, many: true},
+		"somebody else made one of many": {there: []client.Object{foreign}, labels: queueLabel, many: true, want: "needs a Job job-node-0"},
 		"a TrainJob that is in no queue": {there: []client.Object{foreign}},
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
 		stored.Labels, js.Spec.ReplicatedJobs = tc.labels, kit.ReplicatedJobs("node", 1)
+		if tc.many {
+			js.Spec.ReplicatedJobs[0].Replicas = jobsAtATime + 1
+		}
 		r, recorder := newReconciler(t, append(tc.there, stored, js)...)
 		jobs := []batchv1.Job{}
 		if tc.job != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -273,6 +274,8 @@ func TestJobThatIsLeftAloneIsNotFreedTwice(t *testing.T) {
 	written := jobclient.New(answers, answers, r.deps.trainer, r.deps.expectations, r.deps.metrics)
 	expect.NoError(t, written.Patch(t.Context(), stored.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))))
 	expect.That(t, leaveAlone(t.Context(), jobOf(t, r, stored)).done, "It is not left alone")
+	// The write may be lost, with its event.
+	expect.Same(t, "Any other job looks again", result{done: true, stale: true, again: jobclient.OverdueAfter}, awaitOwnWrite(t.Context(), jobOf(t, r, stored)), gocmp.AllowUnexported(result{}))
 	expect.That(t, r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "It is written by an old view")
 }
 

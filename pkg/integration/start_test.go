@@ -189,6 +189,8 @@ func TestAwaitTrainer(t *testing.T) {
 		job, said, jobSet bool
 		// written is how long ago the TrainJob was.
 		written time.Duration
+		// begun is set where a start is under way that was taken back.
+		begun bool
 		// changed is set where it is seen to be changed just now.
 		changed  bool
 		change   func(*trainjob.TrainJob)
@@ -199,6 +201,7 @@ func TestAwaitTrainer(t *testing.T) {
 		"Trainer has heard":                         {job: true, said: true, jobSet: true, written: time.Hour},
 		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
 		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
+		"a stop that Trainer may still undo":        {job: true, said: true, jobSet: true, written: time.Hour, begun: true, wantWait: true},
 		"a stop long ago":                           {job: true, said: false, jobSet: false, written: time.Hour, wantWait: true, wantTold: "still runs"},
 		"a stop by somebody else just now":          {job: true, said: false, jobSet: false, written: time.Hour, changed: true, wantWait: true},
 		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
@@ -210,6 +213,10 @@ func TestAwaitTrainer(t *testing.T) {
 		stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
 		r, recorder := newReconciler(t, kit.With(stored, tc.change), js)
 		r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.written))
+		if tc.begun {
+			r.deps.expectations.ExpectResume(stored)
+			stored.Generation++
+		}
 		if tc.changed {
 			r.deps.expectations.Satisfied(stored)
 		}
