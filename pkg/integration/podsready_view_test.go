@@ -96,3 +96,28 @@ func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
 		expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(t, r, stored).PodsReady(t.Context(), nil))
 	})
 }
+
+// The counts of pods are those of the run before until Trainer has told of this one.
+func TestPodsReadyIsOfARunThatTrainerHasHeardOf(t *testing.T) {
+	type row struct {
+		suspended bool
+		// started is where this look has sent the job.
+		started string
+		want    []string
+	}
+	expect.Rows(t, map[string]row{
+		"it runs":                      {want: []string{"PodsReady True: Started"}},
+		"this look has started it":     {started: "Admitted"},
+		"it is stopped, with its pods": {suspended: true},
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(tc.suspended, false, false, time.Now())
+		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+		stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted))
+		r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
+		said, j := saidOf(r), jobOf(t, r, stored)
+		j.decision.started = tc.started
+		expect.NoError(t, reportPodsReady(t.Context(), j).err)
+		expect.Same(t, "Unexpected PodsReady", tc.want, *said)
+	})
+}
