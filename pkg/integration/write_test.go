@@ -176,3 +176,25 @@ func TestDeletedCopyThatStaysIsOutOfSync(t *testing.T) {
 	inttest.Reload(t, r.deps.client, wl)
 	expect.Same(t, "reason", kueue.WorkloadFinishedReasonOutOfSync, state.ReasonOf(wl, kueue.WorkloadFinished))
 }
+
+// What jobframework goes by is stored.
+func TestJobThatCannotBeWrittenStaysWhatItWas(t *testing.T) {
+	stored, js := disagreeing(false, false, false, time.Now())
+	r, _ := newReconciler(t, stored, js)
+	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { return kit.Forbidden("trainjobs") })
+	j := jobOf(t, r, stored)
+	expect.That(t, suspend(t.Context(), j, false, "") != nil && !j.IsSuspended(), "It counts as suspended")
+}
+
+// Nobody would take the gate off.
+func TestJobOfNobodyGetsNoGate(t *testing.T) {
+	for _, queued := range []bool{true, false} {
+		stored, js := suspendedJob()
+		if !queued {
+			stored.Labels = nil
+		}
+		r, _ := newReconciler(t, stored, js)
+		expect.NoError(t, ensureGate(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+		expect.Same(t, "It has the gate", queued, r.deps.Field.HoldsGate(&storedJob(t, r).Spec))
+	}
+}
