@@ -156,7 +156,10 @@ func TestKeepPriority(t *testing.T) {
 		}
 		r, recorder := newReconciler(t, objects...)
 		j := jobOf(t, r, stored.DeepCopy())
-		expect.NoError(t, keepPriority(t.Context(), j).err)
+		got := keepPriority(t.Context(), j)
+		expect.NoError(t, got.err)
+		// No event tells of a class that comes.
+		expect.Same(t, "It looks again", tc.wantTold != "", got.again > 0)
 		expect.Same(t, "jobframework sees another class", tc.want, j.Labels[kit.PriorityLabel])
 		expect.Same(t, "The TrainJob is written", tc.named, storedJob(t, r).Labels[kit.PriorityLabel])
 		wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)

@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -60,6 +60,8 @@ func TestEnsureStarted(t *testing.T) {
 		job     func(*trainjob.TrainJob)
 		wl      func(*kueue.Workload)
 		start   error
+		// undecided is set where jobframework has not looked.
+		undecided bool
 		// before is set where that was noted of the admission before this one.
 		before bool
 		// deleted is for how long its namespace is being deleted.
@@ -70,27 +72,33 @@ func TestEnsureStarted(t *testing.T) {
 		wantTold    string
 	}
 	expect.Rows(t, map[string]row{
-		"refused just now":                    {refusal: refused("uid", 0), wantKept: true, wantWait: true},
-		"refused for long":                    {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
-		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: refused("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
-		"refused before it was admitted":      {lacking: 3 * time.Minute, refusal: refused("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late":                                {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late in a namespace that is deleted": {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
-		"late for very long":                  {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
-		"late before it was admitted again":   {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
-		"events may not be read":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: kit.Forbidden("events"), wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
-		"in another cluster":                  {lacking: time.Hour, job: elsewhere, wantKept: true},
-		"a prebuilt Workload":                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), job: prebuilt, wantKept: true, wantEvicted: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
-		"a copy of MultiKueue's":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), job: prebuilt, wl: kit.Copied, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
-		"Kueue takes it back already":         {lacking: time.Hour, wl: kit.Deactivated, wantKept: true, wantEvicted: true},
-		"the API server refuses its start":    {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
-		"its priority class is not there":     {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
-		"it could not be started by now":      {lacking: 3 * time.Minute, job: suspended, start: errOutdated, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"it can never be started":             {lacking: 11 * time.Minute, job: suspended, start: errOutdated, wantTold: "CannotStart gives its quota back"},
-		"somebody undoes each start":          {lacking: 3 * time.Minute, job: suspended, start: undoneStart(t), wantTold: "spec.suspend is not stored as kueue-trainer writes it"},
-		"each start is overtaken by a change": {lacking: 11 * time.Minute, job: suspended, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
-		"its start fails without a refusal":   {lacking: 3 * time.Minute, job: suspended, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
+		"refused just now":                                       {refusal: refused("uid", 0), wantKept: true, wantWait: true},
+		"refused for long":                                       {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
+		"somebody else is refused":                               {lacking: 3 * time.Minute, refusal: refused("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
+		"refused before it was admitted":                         {lacking: 3 * time.Minute, refusal: refused("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"late":                                                   {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"late in a namespace that is deleted":                    {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
+		"late for very long":                                     {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
+		"late before it was admitted again":                      {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
+		"events may not be read":                                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: kit.Forbidden("events"), wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"events cannot be read":                                  {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
+		"refused as it began to lack it":                         {lacking: 3 * time.Minute, refusal: refused("uid", 4*time.Minute), wantTold: "CannotStart gives its quota back"},
+		"refused a minute before that, and before its admission": {lacking: 3 * time.Minute, refusal: refused("uid", 4*time.Minute), wl: since(3 * time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"jobframework has not looked at it":                      {lacking: 11 * time.Minute, undecided: true, wantKept: true},
+		"its Workload is deleted already":                        {lacking: 11 * time.Minute, wl: going, wantKept: true},
+		"in another cluster":                                     {lacking: time.Hour, job: elsewhere, wantKept: true},
+		"a prebuilt Workload":                                    {lacking: 3 * time.Minute, refusal: refused("uid", 0), job: prebuilt, wantKept: true, wantEvicted: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
+		"a copy of MultiKueue's":                                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), job: prebuilt, wl: kit.Copied, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
+		"Kueue takes it back already":                            {lacking: time.Hour, wl: kit.Deactivated, wantKept: true, wantEvicted: true},
+		"the API server refuses its start":                       {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
+		"its start is not valid":                                 {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewInvalid(trainjob.GVK.GroupKind(), "job", nil), wantTold: "CannotStart gives its quota back"},
+		"its runtime is gone":                                    {lacking: 3 * time.Minute, job: suspended, start: trainjob.ErrRuntimeNotFound, wantTold: "CannotStart gives its quota back"},
+		"its priority class is not there":                        {lacking: 3 * time.Minute, job: suspended, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
+		"it could not be started by now":                         {lacking: 3 * time.Minute, job: suspended, start: errOutdated, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"it can never be started":                                {lacking: 11 * time.Minute, job: suspended, start: errOutdated, wantTold: "CannotStart gives its quota back"},
+		"somebody undoes each start":                             {lacking: 3 * time.Minute, job: suspended, start: undoneStart(t), wantTold: "spec.suspend is not stored as kueue-trainer writes it"},
+		"each start is overtaken by a change":                    {lacking: 11 * time.Minute, job: suspended, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
+		"its start fails without a refusal":                      {lacking: 3 * time.Minute, job: suspended, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		kit.With(stored, tc.job)
@@ -106,6 +114,7 @@ func TestEnsureStarted(t *testing.T) {
 		r.deps.records.of(jobKey, stored.UID).start = startRecord{
 			admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
 		j := decidedOf(t, r, stored, tc.start)
+		j.decision.made = !tc.undecided
 		if tc.deleted > 0 {
 			j.view.NamespaceDeleted = time.Now().Add(-tc.deleted)
 		}
@@ -114,9 +123,44 @@ func TestEnsureStarted(t *testing.T) {
 		expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.deps.client, wl))
 		if tc.wantKept {
 			inttest.Reload(t, r.deps.client, wl)
-			expect.Same(t, "Kueue is to evict it", tc.wantEvicted, !kueuelib.IsActive(wl) || deactivation.Pending(wl))
+			expect.Same(t, "It is deactivated, for it has no pod", tc.wantEvicted, !kueuelib.IsActive(wl))
 		}
 		wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
+	})
+}
+
+// What was told counts until the next look for a refusal.
+func TestLateJobIsInTroubleBetweenTwoLooks(t *testing.T) {
+	stored, _ := disagreeing(false, false, false, time.Now())
+	wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
+	r, _ := newReconciler(t, stored, wl)
+	r.deps.startTimeout = defaultStartTimeout
+	r.deps.records.of(jobKey, stored.UID).start = startRecord{admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute), look: time.Now().Add(time.Minute)}
+	expect.NoError(t, ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err)
+	r.deps.Recorder.EndLook(stored.UID)
+	expect.Same(t, "Unexpected trouble", jobevents.ReasonNotStarted, r.deps.Recorder.StuckReason(stored.UID))
+}
+
+// Where the answer is lost, the quota may be given back; where it is not, the job does not stay out of its queue.
+func TestJobThatKeepsItsQuotaIsNotHeldBack(t *testing.T) {
+	expect.Rows(t, map[string]struct {
+		err  error
+		want bool
+	}{
+		"its Workload was admitted again": {err: apierrors.NewConflict(kueue.Resource("workloads"), "wl", nil)},
+		"somebody refuses that":           {err: kit.Forbidden("workloads")},
+		"there is no answer":              {err: errors.New("timeout"), want: true},
+	}, func(t *testing.T, tc struct {
+		err  error
+		want bool
+	}) {
+		stored, _ := suspendedJob()
+		r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, kit.Admitted))
+		r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { return tc.err })
+		j := jobOf(t, r, stored)
+		got := releaseQuota(t.Context(), j, j.holdingQuota(), "", 0)
+		expect.That(t, errors.Is(got.err, tc.err), "releaseQuota() = %+v", got)
+		expect.Same(t, "It is held back", tc.want, j.record.start.heldBack(stored, r.deps.Field) > 0)
 	})
 }
 
@@ -140,6 +184,9 @@ func undoneStart(t *testing.T) error {
 // A job that has run is not ours to stop as long as it has a pod, or will have one. That it ran is forgotten with a process,
 // and what its Jobs count is not.
 func TestEnsureStartedAgain(t *testing.T) {
+	says := func(status metav1.ConditionStatus, reason string, ago time.Duration) func(*kueue.Workload) {
+		return kit.Says(metav1.Condition{Type: kueue.WorkloadPodsReady, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))})
+	}
 	failed, active := batchv1.JobStatus{Failed: 1}, batchv1.JobStatus{Active: 1}
 	type row struct {
 		// jobs are the statuses of child Jobs of so many pods each; the first is refused what it lacks.
@@ -151,6 +198,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 		lacking time.Duration
 		// led is since when this process leads; 0: for ever, and it saw the job complete.
 		led      time.Duration
+		wl       func(*kueue.Workload)
 		wantKept bool
 	}
 	expect.Rows(t, map[string]row{
@@ -161,11 +209,14 @@ func TestEnsureStartedAgain(t *testing.T) {
 		"with one of two, and refused the second":              {jobs: []batchv1.JobStatus{active}, pods: 2, refused: time.Minute, wantKept: true},
 		"a new leader finds a lost pod whose Job is refused":   {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: time.Minute, wantKept: true},
 		"a new leader finds a Job that never had a pod":        {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: time.Minute},
+		"its pods were ready since the admission":              {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour, wl: says(metav1.ConditionTrue, kueue.WorkloadStarted, 0), wantKept: true},
+		"its pods were ready before the admission":             {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour, wl: says(metav1.ConditionTrue, kueue.WorkloadStarted, 2*time.Hour)},
+		"its pods have yet to get ready":                       {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour, wl: says(metav1.ConditionFalse, kueue.WorkloadWaitForStart, 0)},
 		"who led before the admission knows that it never ran": {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
-		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
+		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour), tc.wl)
 		objects := []client.Object{stored, js, wl}
 		for i, status := range tc.jobs {
 			runs := kit.ChildJob(js, "node")

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -22,7 +23,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -211,16 +215,36 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	})
 }
 
-// One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
-// says by now.
-func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
-	wl := inttest.AdmittedOf("a", kit.Held, deleted)
-	wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
-	r, _ := newReconciler(t, wl)
-	j := jobOf(t, r, inttest.Job("a"))
-	j.Suspend()
-	j.podsThere, j.described = &podsAnswer{}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
-	expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
+// A job that holds quota, or has ended, is what it was admitted for, whatever its runtime says by now: jobframework would
+// stop it, or not let a deleted Workload go.
+func TestWorkloadDescribesTheJob(t *testing.T) {
+	type row struct {
+		wl        func(*kueue.Workload)
+		runs, may bool
+		// gone is set where its runtime is.
+		gone bool
+		own  bool
+	}
+	expect.Rows(t, map[string]row{
+		"its Workload is deleted":                        {wl: kit.All(kit.Admitted, kit.Held, deleted)},
+		"it runs, and no pod of it is there yet":         {wl: kit.Admitted, runs: true},
+		"it was stopped, and pods are left":              {wl: kit.Admitted, may: true},
+		"it was stopped, and no pod is left":             {wl: kit.Admitted, own: true},
+		"it has ended":                                   {wl: hasFailed},
+		"its Workload waits":                             {own: true},
+		"its Workload is deleted, and so is its runtime": {wl: kit.All(kit.Held, deleted), gone: true},
+	}, func(t *testing.T, tc row) {
+		wl := inttest.WorkloadOf(inttest.Job("a"), tc.wl)
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
+		r, _ := newReconciler(t, wl)
+		j := jobOf(t, r, inttest.Job("a"))
+		j.Spec.Suspend, j.podsThere, j.described = new(!tc.runs), &podsAnswer{may: tc.may}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
+		if tc.gone {
+			j.described, j.Spec.RuntimeRef.Name = nil, "gone"
+		}
+		got := expect.Must(j.PodSets(t.Context(), nil))(t)
+		expect.Same(t, "It is described by its runtime", tc.own, got[0].Name == "as-it-would-run")
+	})
 }
 
 func TestMovedOn(t *testing.T) {
@@ -282,4 +306,37 @@ func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
 		expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
 		expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
 	})
+}
+
+// jobframework takes Kueue's finalizer off a Workload that is finished, and has to be asked for that.
+func TestEndedJobWhoseWorkloadIsHeldIsLookedAt(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		stored, js := suspendedJob()
+		wl := inttest.WorkloadOf(stored, hasFailed)
+		if held {
+			kit.Held(wl)
+		}
+		r, _ := newReconciler(t, stored, js, wl)
+		got := follow(t.Context(), jobOf(t, r, stored))
+		expect.That(t, got.err == nil && got.ends() != held, "follow() = %+v where its Workload is held: %t", got, held)
+	}
+}
+
+// A job that is not the manager's is not written, however it ended.
+func TestFailedJobOfOthersIsLeftAsItIs(t *testing.T) {
+	expect.Rows(t, map[string]func(*trainjob.TrainJob){"in no queue": withoutQueue, "in another cluster": elsewhere}, func(t *testing.T, whose func(*trainjob.TrainJob)) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		r, _ := newReconciler(t, kit.With(stored, ended(trainer.TrainJobFailed), whose))
+		_, after := reconcileOnce(t, r)
+		expect.That(t, !after.Suspended() && !jobclient.HasEnded(after), "It is written")
+	})
+}
+
+// What could never run gives its place up, and nobody tries it again before somebody acts.
+func TestUnfit(t *testing.T) {
+	for err, want := range map[error]bool{
+		podset.ErrCannotRun: true, patch.ErrInvalidPatches: true, queues.ErrNoOtherCluster: true, queues.ErrOnlyHere: false, trainjob.ErrRuntimeNotFound: false,
+	} {
+		expect.Same(t, "It could never run: "+err.Error(), want, unfit(fmt.Errorf("describing: %w", err)))
+	}
 }

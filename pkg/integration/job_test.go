@@ -48,7 +48,8 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 		j.Namespace = "ns"
 		j.Suspend()
 		podSets, err := j.PodSets(t.Context(), r.deps.client)
-		expect.That(t, err != nil, "PodSets returned %v", podSets)
+		// Trying again before somebody acts is of no use.
+		expect.That(t, jobframework.IsUnretryableError(err), "PodSets returned %v, %v", podSets, err)
 		wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
 	})
 }
@@ -156,6 +157,13 @@ func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
 	child.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Resources: kit.GPUResources("1")}}
 	r, _ := newReconciler(t, stored, js, child, inttest.WorkloadOf(stored, kit.Admitted, ofPods(1)))
 	for _, try := range []string{"first", "second"} {
+		if try == "second" {
+			r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+				_, is := obj.(*batchv1.Job)
+				expect.That(t, !is, "The cache is asked, which has no containers")
+				return nil
+			})
+		}
 		j := jobOf(t, r, stored)
 		for i := range j.view.Jobs {
 			expect.Must(caches.TrimJob(&j.view.Jobs[i]))(t)
@@ -164,6 +172,34 @@ func TestAChildJobThatAsksForMoreIsNotStarted(t *testing.T) {
 		expect.That(t, errors.Is(err, errOutdated), "placeChildJobs() = %v at the %s try", err, try)
 		expect.Same(t, "Unexpected excess", "child Job job-node-0 asks for 1 of nvidia.com/gpu per pod instead of 0", j.decision.excess)
 	}
+}
+
+// JobSet leaves the templates of Jobs that are there. Those that run, or are over, may not be changed.
+func TestPlaceChildJobs(t *testing.T) {
+	away := apierrors.NewServiceUnavailable("away")
+	type row struct {
+		change       func(*batchv1.Job)
+		refusal, err error
+		want         bool
+	}
+	expect.Rows(t, map[string]row{
+		"a Job that waits":                     {want: true},
+		"one that runs":                        {change: func(child *batchv1.Job) { child.Spec.Suspend = nil }},
+		"one that is over":                     {change: kit.Completed},
+		"one of which the runtime has no part": {change: func(child *batchv1.Job) { child.Labels[jobsetapi.ReplicatedJobNameKey] = "former" }},
+		"one that is gone":                     {refusal: apierrors.NewNotFound(batchv1.Resource("jobs"), "job-node-0"), want: true},
+		"one that cannot be written":           {refusal: away, err: away, want: true},
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		child := kit.ChildJob(js, "node", suspended, tc.change)
+		child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		r, _ := newReconciler(t, stored, js, child)
+		written := false
+		r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { written = true; return tc.refusal })
+		err := placeChildJobs(t.Context(), jobOf(t, r, stored), stored)
+		expect.That(t, errors.Is(err, tc.err), "placeChildJobs() = %v, want %v", err, tc.err)
+		expect.Same(t, "It is written", tc.want, written)
+	})
 }
 
 func TestEnsureHeld(t *testing.T) {
@@ -228,15 +264,18 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	goes := func(child *batchv1.Job) { child.DeletionTimestamp = new(metav1.Now()) }
 	type row struct {
-		change      func(*batchv1.Job)
+		change func(*batchv1.Job)
+		// behind is set where the cache has a Job that is gone.
+		behind      bool
 		given, want []kueue.ReclaimablePod
 	}
 	expect.Rows(t, map[string]row{
-		"a child Job is complete":                {want: given},
-		"it is complete, and on its way out":     {change: goes},
-		"it is gone, and another one runs":       {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
-		"it is of somebody else's JobSet":        {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
-		"what was given is given, whatever goes": {change: goes, given: given, want: given},
+		"a child Job is complete":                         {want: given},
+		"it is complete, and on its way out":              {change: goes},
+		"it is gone, and another one runs":                {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
+		"it is gone, and the cache has not heard of that": {behind: true},
+		"it is of somebody else's JobSet":                 {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
+		"what was given is given, whatever goes":          {change: goes, given: given, want: given},
 	}, func(t *testing.T, tc row) {
 		job := inttest.Job("a")
 		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
@@ -244,6 +283,9 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 		child := kit.ChildJob(js, "node", kit.Completed, tc.change)
 		child.UID, child.Finalizers = "j", []string{metav1.FinalizerDeleteDependents}
 		r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
+		if tc.behind {
+			r.deps.live = inttest.Fake(job, js).Build()
+		}
 		expect.Same(t, "Unexpected reclaimable pods", tc.want, expect.Must(jobOf(t, r, job).ReclaimablePods(t.Context(), nil))(t))
 	})
 }

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,8 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 		job       func(*trainjob.TrainJob)
 		child     func(*batchv1.Job)
 		stale     bool
+		runs      bool
+		refusal   error
 		want      bool
 		wantEvent string
 	}
@@ -119,15 +122,23 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 		"the Job has ended":       {since: time.Minute, child: kit.Completed},
 		"it is another JobSet's":  {since: time.Minute, child: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
 		"the job is not Kueue's":  {since: time.Minute, job: withoutQueue},
+		"the job runs":            {since: time.Minute, runs: true},
+		"it cannot be written":    {since: time.Minute, refusal: kit.Forbidden("jobs")},
 	}, func(t *testing.T, tc row) {
-		stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
+		stored, js := disagreeing(!tc.runs, !tc.runs, !tc.runs, time.Now().Add(-tc.since))
 		child := kit.ChildJob(js, "download", kit.Succeeded(1), tc.child)
+		child.UID = "child"
 		r, recorder := newReconciler(t, kit.With(stored, tc.job), js, child)
 		if tc.stale {
 			stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
 		}
+		r.deps.client = kit.Writes(r.deps.client, func(w kit.Write) error {
+			data := expect.Must(w.Patch.Data(w.Object))(t)
+			expect.That(t, strings.Contains(string(data), `"uid":"child"`), "The next Job of that name may be suspended: %s", data)
+			return tc.refusal
+		})
 		got := correctDrift(t.Context(), jobOf(t, r, stored))
-		expect.NoError(t, got.err)
+		expect.That(t, errors.Is(got.err, tc.refusal), "correctDrift() = %+v", got)
 		expect.Same(t, "It looks again", tc.since == 0 || tc.stale, got.again > 0)
 		inttest.Reload(t, r.deps.client, child)
 		expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
@@ -195,8 +206,10 @@ func TestAwaitReading(t *testing.T) {
 		// made and written are when the JobSet was made and we wrote the job.
 		made, written time.Time
 		// admitted is for how long the job is.
-		admitted   time.Duration
-		volumes    bool
+		admitted time.Duration
+		volumes  bool
+		// runs is set where its JobSet is not suspended yet.
+		runs       bool
 		wantJobSet string
 		wantEvents []string
 	}
@@ -205,10 +218,12 @@ func TestAwaitReading(t *testing.T) {
 		"a job that was written just now":                {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"a JobSet that stays as it is":                   {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 		"one that was made when the job waited for long": {made: long, written: long.Add(-time.Second), admitted: 3 * time.Minute, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"one that runs yet":                              {made: long, written: long, runs: true, wantJobSet: "runs", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"one that would take volume claims with it":      {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(true, true, true, long)
 		js.CreationTimestamp = metav1.NewTime(tc.made)
+		js.Spec.Suspend = new(!tc.runs)
 		if tc.volumes {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 		}
@@ -223,4 +238,15 @@ func TestAwaitReading(t *testing.T) {
 		}
 		expect.Same(t, "Unexpected events", tc.wantEvents, got)
 	})
+}
+
+// A JobSet that asks for more keeps the job from its start until it is made again.
+func TestStartOnTooMuchHasItsJobSetMadeAgain(t *testing.T) {
+	stored, js := suspendedJob()
+	js.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted))
+	j := jobOf(t, r, stored)
+	j.decision = decision{made: true, err: errOutdated, excess: "too many"}
+	expect.That(t, errors.Is(followUp(t.Context(), j).err, errOutdated), "The start counts as done")
+	expect.Same(t, "Unexpected JobSet", "gone", jobSetState(t, r.deps.client, js))
 }

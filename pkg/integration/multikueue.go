@@ -36,7 +36,7 @@ func releaseCopies(ctx context.Context, j *job) result {
 			continue
 		}
 		if owner := state.ControllerOfKind(wl, trainjob.GVK.Kind); controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
-			j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero() {
+			owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero() {
 			// Its job is there, and stops before it goes, as in any cluster: MultiKueue deletes the job first and takes Kueue's
 			// finalizer off.
 			continue

@@ -46,6 +46,34 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 	}
 }
 
+// What runs in another cluster has no JobSet here: what its runtime has of the admitted PodSets counts, as MultiKueue copies
+// the status of it.
+func TestRunOfAnotherCluster(t *testing.T) {
+	type row struct {
+		podSet      string
+		ready, over int32
+		want        bool
+		reclaimable []kueue.ReclaimablePod
+	}
+	expect.Rows(t, map[string]row{
+		"its pods are not ready":             {podSet: "node"},
+		"its pods are ready":                 {podSet: "node", ready: 1, want: true},
+		"its pods are done":                  {podSet: "node", over: 1, want: true, reclaimable: []kueue.ReclaimablePod{{Name: "node", Count: 1}}},
+		"a part came into the runtime since": {podSet: "another", want: true},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		kit.With(stored, elsewhere).Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: &tc.ready, Succeeded: &tc.over}}
+		r, _ := newReconciler(t, stored)
+		expect.That(t, !jobOf(t, r, kit.With(stored.DeepCopy(), func(job *trainjob.TrainJob) { job.Spec.RuntimeRef.Name = "gone" })).PodsReady(t.Context(), nil), "It is ready without quota")
+		create(t, r, inttest.WorkloadOf(stored, kit.Admitted, func(wl *kueue.Workload) {
+			wl.Spec.PodSets = []kueue.PodSet{{Name: kueue.PodSetReference(tc.podSet), Count: 1}}
+		}))
+		j := jobOf(t, r, stored)
+		expect.Same(t, "Its pods are ready", tc.want, j.PodsReady(t.Context(), nil))
+		expect.Same(t, "Unexpected reclaimable pods", tc.reclaimable, expect.Must(j.ReclaimablePods(t.Context(), nil))(t))
+	})
+}
+
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
 func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())
@@ -312,6 +340,8 @@ func TestReleaseCopies(t *testing.T) {
 	uncharged.Name = "remainder-former"
 	charged := uncharged.DeepCopy()
 	charged.Status = placeholder.Charge(copyOf())
+	others := kit.With(remainderOf(copyOf()), func(rest *kueue.Workload) { rest.Status, rest.Labels[placeholder.Label] = charged.Status, "other" })
+	idle := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "remainder-wl"}}
 	planted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "remainder-wl"}, Status: charged.Status}
 	plain := inttest.PodOf("team", "llm")
 	finished := kit.Is(kueue.WorkloadFinished, "Succeeded")
@@ -323,6 +353,8 @@ func TestReleaseCopies(t *testing.T) {
 		// kept is whether the Workload is there after the first look, charged whether a remainder
 		// has been made.
 		kept, charged bool
+		// remains is set where one that others made stays.
+		remains bool
 	}
 	expect.Rows(t, map[string]row{
 		"without a pod":                            {wl: copyOf(ours)},
@@ -332,12 +364,15 @@ func TestReleaseCopies(t *testing.T) {
 		"with a pod of a former run":               {wl: copyOf(ours), there: []client.Object{podLeft(), charged}},
 		"with a pod that another is to be charged": {wl: copyOf(ours), there: []client.Object{podLeft(), uncharged}, kept: true, charged: true},
 		"with a pod, and one that others made":     {wl: copyOf(ours), there: []client.Object{podLeft(), planted}, kept: true, charged: true},
+		"with a pod, and one of another job":       {wl: copyOf(ours), there: []client.Object{podLeft(), others}, kept: true, charged: true},
+		"without quota, and one that others made":  {wl: changed(kit.Deactivated), there: []client.Object{idle}, remains: true},
 		"with a pod, and Kueue has its quota back": {wl: changed(kit.Deactivated), there: []client.Object{podLeft()}},
 		"with a pod that no JobSet made":           {wl: copyOf(ours), there: []client.Object{plain}},
 		"with a pod, and charged to nobody":        {wl: changed(unknown), there: []client.Object{podLeft()}},
 		"with a pod, and its ClusterQueue is gone": {wl: changed(elsewhere), there: []client.Object{podLeft()}},
 		"finished, with a pod":                     {wl: changed(finished), there: []client.Object{podLeft()}},
 		"of a job that stops here":                 {wl: copyOf(kueues, ours), there: []client.Object{trainJob, podLeft()}, kept: true},
+		"of a job that is deleted, and stays":      {wl: copyOf(kueues, ours), there: []client.Object{kit.With(inttest.Job("a"), isDeleted), podLeft()}, kept: true, charged: true},
 		"of a former job of the name":              {wl: copyOf(kueues, ours), there: []client.Object{inttest.Job("next"), podLeft()}, kept: true, charged: true},
 		"of a job that MultiKueue left":            {wl: copyOf(ours), there: []client.Object{trainJob, podLeft()}, kept: true, charged: true},
 		"of a job of this cluster":                 {wl: local, there: []client.Object{podLeft()}, kept: true},
@@ -348,9 +383,18 @@ func TestReleaseCopies(t *testing.T) {
 		again := w.look(t)
 		expect.Same(t, "The Workload is there", tc.kept, w.get(t, tc.wl.Name) != nil)
 		rest := w.get(t, "remainder-wl")
-		expect.That(t, (rest != nil) == tc.charged && again == tc.charged,
+		expect.That(t, (rest != nil) == (tc.charged || tc.remains) && again == tc.charged,
 			"There is a remainder: %t, and the manager comes again: %t; want %t", rest != nil, again, tc.charged)
 	})
+}
+
+// Whatever the phase of the job, and whether there is one: MultiKueue waits for it.
+func TestReconcileLetsCopiesGo(t *testing.T) {
+	wl := copyOf(placeholder.Finalizer)
+	w := newWorker(t, wl.DeepCopy(), inttest.Job("a"))
+	w.delete(t, wl)
+	expect.Must(look(t, w.reconciler, client.ObjectKeyFromObject(inttest.Job("a"))))(t)
+	expect.That(t, w.get(t, wl.Name) == nil, "The Workload stays")
 }
 
 // Kueue writes that it does not admit a remainder over what that is charged.
@@ -381,30 +425,39 @@ func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 
 // A namespace that is deleted takes no new objects, and the pods in it may take their time.
 func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
-	wl := copyOf(placeholder.Finalizer)
-	w := newWorker(t, wl.DeepCopy(), podLeft())
-	w.deps.client = kit.Writes(w.deps.client, func(w kit.Write) error {
-		if w.Verb == "create" {
-			return kit.Forbidden("workloads")
-		}
-		return nil
+	expect.Rows(t, map[string]error{
+		"forbidden": kit.Forbidden("workloads"), "not valid": apierrors.NewInvalid(kueue.SchemeGroupVersion.WithKind("Workload").GroupKind(), "remainder-wl", nil),
+	}, func(t *testing.T, refusal error) {
+		wl := copyOf(placeholder.Finalizer)
+		resumed := inttest.JobSetOf(inttest.Job("a"), false)
+		w := newWorker(t, wl.DeepCopy(), podLeft(), resumed)
+		w.deps.client = kit.Writes(w.deps.client, func(w kit.Write) error {
+			if w.Verb == "create" {
+				return refusal
+			}
+			return nil
+		})
+		w.delete(t, wl)
+		expect.That(t, w.look(t) && w.get(t, wl.Name) != nil, "The Workload goes before its pods, or nobody looks at it again")
+		w.delete(t, podLeft())
+		expect.That(t, w.look(t) && w.get(t, wl.Name) != nil, "The Workload goes while its JobSet may get pods")
+		w.delete(t, resumed)
+		expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays when its pods are gone")
 	})
-	w.delete(t, wl)
-	expect.That(t, w.look(t) && w.get(t, wl.Name) != nil, "The Workload goes before its pods, or nobody looks at it again")
-	w.delete(t, podLeft())
-	expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays when its pods are gone")
 }
 
 // In a queue whose head waits, Kueue does not look at what comes after it.
 func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
-	wl := copyOf(placeholder.Finalizer)
-	rest := remainderOf(wl)
-	rest.CreationTimestamp = metav1.NewTime(time.Now().Add(-judgedWithin - time.Second))
-	w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
-	w.delete(t, wl)
-	expect.That(t, w.look(t) && w.get(t, wl.Name) != nil && kueuelib.HasQuotaReservation(w.get(t, rest.Name)),
-		"The remainder is not charged, or the Workload goes before it is seen to be")
-	expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays though its remainder is charged")
+	for clock, ago := range map[string]time.Duration{"like ours": judgedWithin + time.Second, "ahead of ours": -time.Minute} {
+		wl := copyOf(placeholder.Finalizer)
+		rest := remainderOf(wl)
+		rest.CreationTimestamp = metav1.NewTime(time.Now().Add(-ago))
+		w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
+		w.delete(t, wl)
+		expect.That(t, w.look(t) && w.get(t, wl.Name) != nil && kueuelib.HasQuotaReservation(w.get(t, rest.Name)),
+			"By a clock %s, the remainder is not charged, or the Workload goes before it is seen to be", clock)
+		expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "By a clock %s, the Workload stays though its remainder is charged", clock)
+	}
 }
 
 // Kueue deactivates what its manager cluster evicts, at any moment.

@@ -42,6 +42,7 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 	ready, lost := kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
 	pod := []client.Object{inttest.PodOf("ns", "job")}
 	moved := func(wl *kueue.Workload) { wl.Spec.QueueName = "another" }
+	ofFormer := kit.All(deleted, func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" })
 	limited := func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }
 	type row struct {
 		job  func(*trainjob.TrainJob)
@@ -55,6 +56,8 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 		"its last pod is gone":                             {says: kit.All(preempted, ready), want: []string{"PodsReady False: WaitForStart"}},
 		"a failed job, and a pod is left":                  {job: ended(trainer.TrainJobFailed), says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"one that its user holds, and a pod is left":       {says: kit.All(lost, moved), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"one that is deleted, and a pod is left":           {job: isDeleted, says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"one that was made again, and a pod is left":       {says: kit.All(lost, ofFormer), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"one of another time limit, and a pod is left":     {says: kit.All(lost, limited), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
@@ -91,5 +94,30 @@ func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
 		stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
 		r, _ := newReconciler(t, js)
 		expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(t, r, stored).PodsReady(t.Context(), nil))
+	})
+}
+
+// The counts of pods are those of the run before until Trainer has told of this one.
+func TestPodsReadyIsOfARunThatTrainerHasHeardOf(t *testing.T) {
+	type row struct {
+		suspended bool
+		// started is where this look has sent the job.
+		started string
+		want    []string
+	}
+	expect.Rows(t, map[string]row{
+		"it runs":                      {want: []string{"PodsReady True: Started"}},
+		"this look has started it":     {started: "Admitted"},
+		"it is stopped, with its pods": {suspended: true},
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(tc.suspended, false, false, time.Now())
+		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+		stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted))
+		r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
+		said, j := saidOf(r), jobOf(t, r, stored)
+		j.decision.started = tc.started
+		expect.NoError(t, reportPodsReady(t.Context(), j).err)
+		expect.Same(t, "Unexpected PodsReady", tc.want, *said)
 	})
 }

@@ -131,10 +131,8 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	}
 	wait, refused := j.record.start.unmade.wait(j.Generation)
 	if wait > 0 {
-		if refused {
-			j.note(jobevents.ReasonCannotStart)
-		}
-		return result{done: refused, unqueued: refused, again: wait}
+		j.note(jobevents.ReasonCannotStart)
+		return unqueued(wait)
 	}
 	var awaitedUntil time.Time
 	if j.deps.waitForJobSet > 0 {

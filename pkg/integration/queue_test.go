@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -42,6 +43,10 @@ func TestNotYet(t *testing.T) {
 		return child
 	}
 	two := inttest.JobSetOf(trainJob, false, jobsetapi.ReplicatedJob{Name: "a", Replicas: 1}, jobsetapi.ReplicatedJob{Name: "b", Replicas: 2})
+	queues := []client.Object{inttest.JobSetOf(trainJob, false, two.Spec.ReplicatedJobs[0]), child("a", 0)}
+	former := trainJob.DeepCopy()
+	former.UID = "former"
+	left := inttest.WorkloadOf(former, kit.Held, deleted)
 	type row struct {
 		// waited is what we remember of earlier looks.
 		waited  *record
@@ -62,7 +67,14 @@ func TestNotYet(t *testing.T) {
 		"a large JobSet, seen just now":                 {waited: looked("a", config.WaitForJobSet, 0), objects: []client.Object{two, child("a", 0)}, want: true},
 		"a large JobSet, seen a while ago":              {waited: looked("a", config.WaitForJobSet, config.WaitForJobs), objects: []client.Object{two, child("a", 0)}},
 		"the JobSet is in another cluster":              {change: func(j *job) { elsewhere(&j.TrainJob) }},
-		"its Workload is on the way":                    {change: func(j *job) { j.deps.expectations.Queued(j.key, j.UID) }, objects: []client.Object{inttest.JobSetOf(trainJob, false, two.Spec.ReplicatedJobs[0]), child("a", 0)}, want: true},
+		"its Workload is on the way":                    {change: func(j *job) { j.deps.expectations.Queued(j.key, j.UID) }, objects: queues, want: true},
+		"its Workload is long overdue": {change: func(j *job) {
+			expectations, clock := testenv.LedSinceByClock(time.Now())
+			j.deps.expectations = expectations
+			expectations.Queued(j.key, j.UID)
+			clock.SetTime(time.Now().Add(retrySlowly))
+		}, objects: queues},
+		"a former job's Workload has to be let go": {objects: append(queues, left), want: true},
 	}, func(t *testing.T, tc row) {
 		r, recorder := newReconciler(t, tc.objects...)
 		j := jobOf(t, r, trainJob.DeepCopy())
@@ -82,8 +94,8 @@ func TestWaitForJobSet(t *testing.T) {
 	const denied = "Warning CannotStart does not queue, because Trainer could not make JobSet job: denied by policy"
 	const told = "Normal NotPrepared Trainer has not made JobSet job in %s; the job queues without it, described from its runtime as that is now"
 	type row struct {
-		wait    time.Duration
-		refused bool
+		wait             time.Duration
+		refused, noQueue bool
 		// asked is whether refusals were looked for just before, for another job.
 		asked bool
 		// want are the waits, three at most.
@@ -93,6 +105,7 @@ func TestWaitForJobSet(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"not at all":                                {},
 		"not at all, nor for news of refusals":      {asked: true},
+		"for nobody, in no queue":                   {refused: true, noQueue: true},
 		"not at all, but Trainer was refused it":    {refused: true, want: []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}, wantTold: []string{denied}},
 		"for a second":                              {wait: time.Second, want: []time.Duration{time.Second}, wantTold: []string{fmt.Sprintf(told, "1s")}},
 		"for an hour":                               {wait: time.Hour, want: []time.Duration{time.Hour}, wantTold: []string{fmt.Sprintf(told, "1h0m0s")}},
@@ -100,6 +113,9 @@ func TestWaitForJobSet(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		synctest.Test(t, func(t *testing.T) {
 			stored, _ := suspendedJob()
+			if tc.noQueue {
+				stored.Labels = nil
+			}
 			r, recorder := newReconciler(t, stored)
 			r.deps.waitForJobSet = tc.wait
 			if tc.refused {
@@ -127,30 +143,124 @@ func TestWaitForJobSet(t *testing.T) {
 	})
 }
 
+// Whoever changes the job gets an answer soon, also to the tries after that.
+func TestUnmade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &unmade{}
+		wait, refused := u.wait(1)
+		expect.That(t, wait == 0 && !refused, "A job of which nothing is known waits %s; refused: %t", wait, refused)
+		for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+			expect.Same(t, fmt.Sprintf("%d: unexpected wait", i), want*time.Second, u.found(true))
+		}
+		wait, refused = u.wait(2)
+		expect.That(t, wait == retrySlowly && refused, "A job that was changed waits %s; refused: %t", wait, refused)
+		expect.Same(t, "Unexpected wait of a job that was changed, and refused again", 10*time.Second, u.found(true))
+		u.found(false)
+		expect.Same(t, "Unexpected wait after a look without a refusal", 10*time.Second, u.found(true))
+	})
+}
+
+// What a former job left goes with its quota; what anybody still needs stays.
+func TestReleaseFormer(t *testing.T) {
+	type row struct {
+		uid    types.UID
+		change func(*kueue.Workload)
+		want   bool
+	}
+	expect.Rows(t, map[string]row{
+		"a former job's that is deleted": {uid: "former", change: deleted, want: true},
+		"one that nobody has deleted":    {uid: "former"},
+		"the job's own, for its pods":    {uid: "uid", change: deleted},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		former := stored.DeepCopy()
+		former.UID = tc.uid
+		wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, tc.change)
+		r, _ := newReconciler(t, stored, wl)
+		released, err := releaseFormer(t.Context(), jobOf(t, r, stored))
+		expect.That(t, err == nil && released == tc.want, "releaseFormer() = %t, %v; want %t", released, err, tc.want)
+		expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.deps.client, wl))
+	})
+}
+
+// jobframework takes Kueue's finalizer off a finished Workload, if it is asked once more.
+func TestOver(t *testing.T) {
+	finished := kit.Is(kueue.WorkloadFinished, "")
+	type row struct {
+		there []func(*kueue.Workload)
+		want  bool
+	}
+	expect.Rows(t, map[string]row{
+		"it has no Workload":       {},
+		"its Workload goes on":     {there: []func(*kueue.Workload){nil}},
+		"it is finished":           {there: []func(*kueue.Workload){finished}, want: true},
+		"it is finished, and held": {there: []func(*kueue.Workload){kit.All(finished, kit.Held)}},
+		"another one goes on":      {there: []func(*kueue.Workload){finished, func(wl *kueue.Workload) { wl.Name = "another" }}},
+	}, func(t *testing.T, tc row) {
+		r, _ := newReconciler(t)
+		for _, change := range tc.there {
+			create(t, r, inttest.WorkloadOf(inttest.Job("a"), change))
+		}
+		expect.Same(t, "All is done", tc.want, over(jobOf(t, r, inttest.Job("a"))))
+	})
+}
+
 // JobSet cannot make a Job whose name another one has.
 func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 	_, its := suspendedJob()
 	made := kit.ChildJob(its, "node")
 	foreign := kit.With(made.DeepCopy(), func(child *batchv1.Job) { child.OwnerReferences = nil })
+	unrelated := kit.With(foreign.DeepCopy(), func(child *batchv1.Job) { child.Name = "unrelated" })
+	abroad := kit.With(foreign.DeepCopy(), func(child *batchv1.Job) { child.Namespace = "other" })
+	goes := func(obj client.Object) { obj.SetDeletionTimestamp(new(metav1.Now())) }
+	has := func(finalizer string) func(client.Object) {
+		return func(obj client.Object) { obj.SetFinalizers([]string{finalizer}) }
+	}
+	mine, foreground := has("example.com/mine"), has(metav1.FinalizerDeleteDependents)
+	type changes = []func(client.Object)
 	type row struct {
-		there      []client.Object
-		labels     map[string]string
-		finalizers []string
-		want       string
+		there  []client.Object
+		labels map[string]string
+		// jobSet and job are changes of its JobSet and of the Job that this made, waits is whether it waits and is not told.
+		jobSet, job changes
+		waits       bool
+		// many is set where the JobSet is to have so many Jobs that all of the namespace are looked at.
+		many bool
+		want string
 	}
 	expect.Rows(t, map[string]row{
 		"there is no Job yet":            {labels: queueLabel},
-		"a finalizer keeps its JobSet":   {labels: queueLabel, finalizers: []string{"example.com/mine"}, want: "has finalizer example.com/mine"},
+		"a finalizer keeps its JobSet":   {labels: queueLabel, jobSet: changes{mine}, want: "JobSet job has finalizer example.com/mine"},
+		"one keeps a deleted JobSet":     {labels: queueLabel, jobSet: changes{mine, goes}, want: "JobSet job has finalizer example.com/mine"},
+		"one would keep it for its pods": {labels: queueLabel, jobSet: changes{foreground}, want: "JobSet job has finalizer foregroundDeletion"},
+		"its JobSet goes after its pods": {labels: queueLabel, jobSet: changes{foreground, goes}, waits: true},
+		"a finalizer keeps its Job":      {labels: queueLabel, job: changes{mine}, want: "Job job-node-0 has finalizer example.com/mine"},
+		"its Job goes":                   {labels: queueLabel, job: changes{goes}, waits: true},
 		"JobSet made the Job":            {there: []client.Object{made}, labels: queueLabel},
 		"somebody else made it":          {there: []client.Object{foreign}, labels: queueLabel, want: "needs a Job job-node-0"},
+		"another Job beside many":        {there: []client.Object{unrelated, abroad}, labels: queueLabel, many: true},
+		"somebody else made one of many": {there: []client.Object{foreign}, labels: queueLabel, many: true, want: "needs a Job job-node-0"},
 		"a TrainJob that is in no queue": {there: []client.Object{foreign}},
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
 		stored.Labels, js.Spec.ReplicatedJobs = tc.labels, kit.ReplicatedJobs("node", 1)
+		if tc.many {
+			js.Spec.ReplicatedJobs[0].Replicas = jobsAtATime + 1
+		}
 		r, recorder := newReconciler(t, append(tc.there, stored, js)...)
-		js.Finalizers = tc.finalizers
-		outcome := awaitUsable(t.Context(), jobOf(t, r, stored), js, nil)
-		expect.That(t, outcome.err == nil && outcome.unqueued == (tc.want != ""), "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
+		jobs := []batchv1.Job{}
+		if tc.job != nil {
+			jobs = append(jobs, *made.DeepCopy())
+			for _, change := range tc.job {
+				change(&jobs[0])
+			}
+		}
+		for _, change := range tc.jobSet {
+			change(js)
+		}
+		outcome := awaitUsable(t.Context(), jobOf(t, r, stored), js, jobs)
+		waits := tc.waits || tc.want != ""
+		expect.That(t, outcome.err == nil && outcome.unqueued == waits, "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
 		wantTold(t, eventsSoFar(recorder, ""), tc.want)
 	})
 }
@@ -170,7 +280,9 @@ func TestTakeOverlooked(t *testing.T) {
 		condition       string
 		// remote has the queue lead to other clusters.
 		remote bool
-		want   string
+		// labelled is when its namespace was, by the labels that the webhooks go by.
+		labelled time.Time
+		want     string
 		// wantTold is told where it is not put into a queue.
 		wantTold string
 	}
@@ -186,6 +298,8 @@ func TestTakeOverlooked(t *testing.T) {
 		"an admin's condition may have left it out":  {queue: "default", made: later, condition: "mine"},
 		"the webhooks are asked about queued ones":   {queue: "default", made: later, condition: "queued", want: "default"},
 		"the webhooks are not asked about their own": {queue: "default", made: later, condition: "not-own", want: "default"},
+		"its namespace is Kueue's since before":      {queue: "default", made: later, labelled: since, want: "default"},
+		"its namespace is Kueue's since later":       {queue: "default", made: later, labelled: later},
 		// MultiKueue would reject it, and a job that runs would be stopped for that.
 		"the queue leads to other clusters": {queue: "default", made: later, remote: true, wantTold: "Warning QueuedLate not put into LocalQueue default: no other cluster may run the TrainJob"},
 	}, func(t *testing.T, tc row) {
@@ -201,6 +315,9 @@ func TestTakeOverlooked(t *testing.T) {
 			webhooks.Webhooks[0].MatchConditions = append(webhooks.Webhooks[0].MatchConditions, admissionregistrationv1.MatchCondition{Name: tc.condition})
 		}
 		r, recorder := newReconciler(t, stored, queue, webhooks)
+		if !tc.labelled.IsZero() {
+			manages(r, labelledAt(r.deps.live, tc.labelled), true)
+		}
 		if tc.remote {
 			cq := inttest.ClusterQueue("remote")
 			cq.Name = "gpus"

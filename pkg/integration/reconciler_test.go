@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
@@ -138,15 +139,21 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		replicas, pods int32
 		job            func(*trainjob.TrainJob)
 		wl             func(*kueue.Workload)
-		// old has the cache be behind the API server, which has fewer pods.
+		// old has the cache be behind the API server, which has fewer pods, or another JobSet.
 		old        bool
+		now        func(*jobsetapi.JobSet)
 		kept       bool
 		wantMarked bool
 	}
 	expect.Rows(t, map[string]row{
-		"the JobSet is what the job was admitted for":         {replicas: 1, pods: 1, kept: true},
-		"the JobSet has more Jobs":                            {replicas: 2, pods: 1},
-		"a Job that the cache has from before it was scaled":  {replicas: 1, pods: 2, old: true, kept: true},
+		"the JobSet is what the job was admitted for":        {replicas: 1, pods: 1, kept: true},
+		"the JobSet has more Jobs":                           {replicas: 2, pods: 1},
+		"a Job that the cache has from before it was scaled": {replicas: 1, pods: 2, old: true, kept: true},
+		"a JobSet that goes by now": {replicas: 2, pods: 1, old: true, kept: true, now: func(js *jobsetapi.JobSet) {
+			js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
+		}},
+		"a JobSet that is another job's by now":               {replicas: 2, pods: 1, old: true, kept: true, now: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "next" }},
+		"a Job runs again whose quota was given back":         {replicas: 1, pods: 1, wl: func(wl *kueue.Workload) { wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}} }},
 		"somebody scaled a Job":                               {replicas: 1, pods: 2},
 		"the job was deactivated meanwhile, and stops anyway": {replicas: 2, pods: 1, wl: kit.Deactivated, kept: true},
 		"the JobSet of a prebuilt Workload has more Jobs":     {replicas: 2, pods: 1, job: prebuilt, kept: true, wantMarked: true},
@@ -162,7 +169,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		if tc.old {
 			now := child.DeepCopy()
 			now.Spec.Parallelism = new(int32(1))
-			r.deps.live = inttest.Fake(js, now).Build()
+			r.deps.live = inttest.Fake(kit.With(js.DeepCopy(), tc.now), now).Build()
 		}
 		expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
 		expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.deps.client, wl))

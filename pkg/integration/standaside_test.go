@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
@@ -132,6 +135,22 @@ func manages(r *reconciler, live client.Reader, in bool) {
 	r.deps.queues = queues.New(r.deps.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
 }
 
+// labelledAt is an API server where the namespace was labelled, for what manages goes by, at a time.
+func labelledAt(live client.Reader, at time.Time) client.Client {
+	namespace := kit.Namespace(jobKey.Namespace)
+	namespace.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl-label", Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
+	}
+	return kit.Gets(live, func(obj client.Object, _ client.ObjectKey) error {
+		into, is := obj.(*corev1.Namespace)
+		if !is {
+			return nil
+		}
+		namespace.DeepCopyInto(into)
+		return kit.ErrAnswered
+	})
+}
+
 func TestLeaveAlone(t *testing.T) {
 	labelled := time.Unix(2000, 0)
 	type scene struct {
@@ -143,11 +162,15 @@ func TestLeaveAlone(t *testing.T) {
 	}
 	runs := func(s *scene) { s.job.Spec.Suspend = new(false) }
 	runsIn := func(s *scene) { s.in = true; runs(s) }
+	gated := func(s *scene) { place(t, s.job, patch.Gated("node")) }
+	admitted := func(s *scene) { s.wl = []client.Object{inttest.WorkloadOf(s.job, kit.Admitted)} }
 	type row struct {
 		change func(*scene)
 		alone  bool
 		// asked is how often the API server is asked about the namespace.
 		asked int
+		// told is what its user is told.
+		told string
 	}
 	expect.Rows(t, map[string]row{
 		"a job that waits in a namespace that is Kueue's":       {change: func(s *scene) { s.in = true }},
@@ -162,8 +185,17 @@ func TestLeaveAlone(t *testing.T) {
 			s.in, s.job.Labels = true, nil
 			place(t, s.job, patch.Gated("node"))
 		}, alone: true},
-		"a job elsewhere":               {change: runs, alone: true},
-		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = []client.Object{inttest.WorkloadOf(s.job, kit.Admitted)} }},
+		"one of whose Jobs began later, and has ended":                {change: kit.All(runsIn, func(s *scene) { kit.Completed(s.child); s.child.Status.StartTime = nil }), alone: true, asked: 1},
+		"one that ran there since before it was, and failed":          {change: kit.All(runsIn, func(s *scene) { ended(trainer.TrainJobFailed)(s.job) })},
+		"one that runs there since before it was, and has a Workload": {change: kit.All(runsIn, admitted)},
+		"a job elsewhere":          {change: runs, alone: true, told: "the job runs outside of all quotas"},
+		"one that waits elsewhere": {change: func(*scene) {}, alone: true, told: "the job waits for nobody"},
+		"one that waits elsewhere, and whose runtime is gone":    {change: kit.All(gated, func(s *scene) { s.job.Spec.RuntimeRef.Name = "gone" }), alone: true, told: "the job waits for nobody"},
+		"one that was resumed elsewhere behind the gate":         {change: kit.All(runs, gated), alone: true, told: "the job was resumed with the admission gate"},
+		"one that holds quota and runs":                          {change: kit.All(runs, admitted)},
+		"one that holds quota and is about to run":               {change: kit.All(runs, admitted, func(s *scene) { suspended(s.child); s.child.Status.StartTime = nil })},
+		"one that has ended elsewhere, and has its Workload yet": {change: kit.All(runs, admitted, func(s *scene) { ended(trainer.TrainJobComplete)(s.job) })},
+		"one that runs elsewhere, and whose Workload waits":      {change: kit.All(runs, func(s *scene) { s.wl = []client.Object{inttest.WorkloadOf(s.job)} }), alone: true},
 	}, func(t *testing.T, tc row) {
 		s := &scene{}
 		s.job, s.js = disagreeing(true, true, true, time.Now())
@@ -171,16 +203,9 @@ func TestLeaveAlone(t *testing.T) {
 		s.child = kit.ChildJob(s.js, "node")
 		s.child.Status.StartTime = new(metav1.NewTime(labelled))
 		tc.change(s)
-		r, _ := newReconciler(t, append(s.wl, s.job, s.js, s.child)...)
+		r, recorder := newReconciler(t, append(s.wl, s.job, s.js, s.child)...)
 		asked := 0
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: "kubectl-label", Time: new(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
-		}}}
-		live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
-			asked++
-			namespace.DeepCopyInto(obj.(*corev1.Namespace))
-			return kit.ErrAnswered
-		})
+		live := kit.Gets(labelledAt(inttest.Fake().Build(), labelled), func(client.Object, client.ObjectKey) error { asked++; return nil })
 		manages(r, live, s.in)
 		j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
 		expect.NoError(t, observeNamespace(t.Context(), j).err)
@@ -188,22 +213,70 @@ func TestLeaveAlone(t *testing.T) {
 		expect.NoError(t, got.err)
 		expect.Same(t, "It is left alone", tc.alone, got.done)
 		expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
+		wantTold(t, eventsSoFar(recorder, ""), tc.told)
 	})
 }
 
-// jobframework looks at no job without a queue where Kueue does not manage these.
+// jobframework looks at no job without a queue where Kueue does not manage these. The gate goes in two writes, each with a
+// time of its own: Trainer's webhook would spell the job's amounts in another way.
 func TestWorkloadOfNoQueueGoes(t *testing.T) {
-	stored, js := suspendedJob()
-	stored.Labels = nil
-	place(t, stored, patch.Gated("node"))
-	wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" })
-	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	r, _ := newReconciler(t, stored, js, wl)
-	for range 3 {
-		reconcileOnce(t, r)
+	type row struct {
+		wl    func(*kueue.Workload)
+		stays bool
 	}
-	expect.That(t, !inttest.Exists(t, r.deps.client, wl), "It is still there")
-	expect.That(t, !r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "The job keeps the gate")
+	expect.Rows(t, map[string]row{
+		"it waits":                            {wl: kit.Held},
+		"it is deleted, and kept by somebody": {wl: going, stays: true},
+		"it says that the job has ended":      {wl: hasFailed, stays: true},
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		stored.Labels = nil
+		place(t, stored, patch.Gated("node"))
+		wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" }, tc.wl)
+		r, _ := newReconciler(t, stored, js, wl)
+		var entries []bool
+		r.deps.client = kit.Writes(r.deps.client, func(w kit.Write) error {
+			if job, is := w.Object.(*trainjob.TrainJob); is {
+				has := r.deps.Field.Has(&job.Spec)
+				expect.Same(t, "Our entry has a time", has, !r.deps.Field.Time(&job.Spec).IsZero())
+				entries = append(entries, has)
+			}
+			return nil
+		})
+		for range 3 {
+			reconcileOnce(t, r)
+		}
+		expect.Same(t, "It is still there", tc.stays, inttest.Exists(t, r.deps.client, wl))
+		expect.Same(t, "Unexpected writes of our entry", []bool{false, true}, entries)
+		expect.That(t, !r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "The job keeps the gate")
+	})
+}
+
+// Nothing else brings a job here again that is left alone, and the quota of a former one of its name hangs on that.
+func TestFormerJobIsLookedAtWhereItsSuccessorIsLeftAlone(t *testing.T) {
+	stored, _ := suspendedJob()
+	former := stored.DeepCopy()
+	former.UID = "former"
+	wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
+	r, _ := newReconciler(t, stored, wl, inttest.PodOf(jobKey.Namespace, jobKey.Name))
+	manages(r, r.deps.live, false)
+	result, _ := reconcileOnce(t, r)
+	expect.That(t, result.RequeueAfter > 0 && inttest.Exists(t, r.deps.client, wl), "It comes again in %s", result.RequeueAfter)
+}
+
+// What was written is not written again by a view from before that.
+func TestJobThatIsLeftAloneIsNotFreedTwice(t *testing.T) {
+	stored, js := suspendedJob()
+	place(t, stored, patch.Gated("node"))
+	r, _ := newReconciler(t, stored, js)
+	manages(r, r.deps.live, false)
+	answers := kit.Writes(r.deps.client, func(w kit.Write) error { w.Object.SetGeneration(2); return kit.ErrAnswered })
+	written := jobclient.New(answers, answers, r.deps.trainer, r.deps.expectations, r.deps.metrics)
+	expect.NoError(t, written.Patch(t.Context(), stored.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))))
+	expect.That(t, leaveAlone(t.Context(), jobOf(t, r, stored)).done, "It is not left alone")
+	// The write may be lost, with its event.
+	expect.Same(t, "Any other job looks again", result{done: true, stale: true, again: jobclient.OverdueAfter}, awaitOwnWrite(t.Context(), jobOf(t, r, stored)), gocmp.AllowUnexported(result{}))
+	expect.That(t, r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "It is written by an old view")
 }
 
 // How a job ended in a namespace that is not Kueue's says nothing of it once it is.
@@ -223,6 +296,8 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 func TestResumedBeforeItWasFree(t *testing.T) {
 	type row struct {
 		gate, entry, jobSetRuns bool
+		// other has its JobSet have somebody else's gate.
+		other bool
 		// noQueue is set where Kueue managed jobs without one, and the namespace is Kueue's.
 		noQueue bool
 		want    string
@@ -232,6 +307,7 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 		"the same of a job without a queue":            {gate: true, noQueue: true, want: "gone"},
 		"a job without a queue that never had a gate":  {noQueue: true, want: "suspended"},
 		"its JobSet has none":                          {want: "suspended"},
+		"its JobSet has somebody else's":               {other: true, noQueue: true, want: "suspended"},
 		"our entry is there":                           {gate: true, entry: true, want: "suspended"},
 		"its JobSet runs":                              {gate: true, jobSetRuns: true, want: "runs"},
 	}, func(t *testing.T, tc row) {
@@ -239,6 +315,9 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
 		if tc.gate {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		}
+		if tc.other {
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
 		}
 		if tc.entry {
 			place(t, stored, patch.Gated("node"))

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +45,11 @@ func selecting(job *batchv1.Job) {
 func TestLackOf(t *testing.T) {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "trainjob"}}
 	complete := batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
-	plain := kit.ReplicatedJobs("node", 1)
+	failed := batchv1.JobStatus{Failed: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}
+	plain, both := kit.ReplicatedJobs("node", 1), slices.Concat(kit.ReplicatedJobs("first", 1), kit.ReplicatedJobs("node", 1))
+	inOrder := func(js *jobsetapi.JobSet) {
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+	}
 	staged := []jobsetapi.ReplicatedJob{{Name: "download", Replicas: 1}, {Name: "node", Replicas: 1,
 		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
 	byTrainer := func(what string) *lack { return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}} }
@@ -76,14 +81,20 @@ func TestLackOf(t *testing.T) {
 		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
 		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
 			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true, made: true}},
-		"a Job of no pods":                {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
-		"a stage whose turn has not come": {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
-		"a stage whose turn has come":     {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
-		"a later stage in order": {replicated: []jobsetapi.ReplicatedJob{{Name: "first", Replicas: 1}, {Name: "node", Replicas: 1}},
-			change: func(js *jobsetapi.JobSet) {
-				js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
-			},
-			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+		"a Job of no pods":                   {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
+		"a stage whose turn has not come":    {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
+		"a stage whose turn has come":        {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
+		"a stage after one that failed":      {replicated: staged, jobs: []batchv1.Job{child("download", 1, failed)}},
+		"a Job that ended as it was stopped": {jobs: []batchv1.Job{child("node", 1, complete, suspended)}},
+		"no pod of two Jobs": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{}), child("node", 1, batchv1.JobStatus{})},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-first-0", kind: "Job", asked: []types.UID{"job-first-0", "job-node-0"}}},
+		"no pod beside a Job that failed for good": {replicated: both, jobs: []batchv1.Job{child("first", 1, failed), child("node", 1, batchv1.JobStatus{})},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
+		"a pod failed, and another Job is done": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Failed: 1}), child("node", 1, batchv1.JobStatus{Succeeded: 1})},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-first-0", kind: "Job", asked: []types.UID{"job-first-0"}, pods: true, made: true}},
+		"a later stage in order, after one that is ready": {replicated: both, change: inOrder, want: &lack{what: "JobSet has not resumed child Job job-node-0", kind: "JobSet", asked: []types.UID{"js"}, live: true, pods: true},
+			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1, Ready: new(int32(1))}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+		"a later stage in order": {replicated: both, change: inOrder, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
 	}, func(t *testing.T, tc row) {
 		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "js"}}
 		if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {
@@ -152,6 +163,9 @@ func TestHoldBack(t *testing.T) {
 	changed := *job.DeepCopy()
 	changed.Annotations = map[string]string{"try": "again"}
 	expect.Same(t, "Unexpected wait of a changed job", 0, s.heldBack(&changed, field))
+	moved := *job.DeepCopy()
+	moved.Labels = map[string]string{kit.QueueLabel: "another"}
+	expect.Same(t, "Unexpected wait of a job that got another queue", 0, s.heldBack(&moved, field))
 	expect.Same(t, "Unexpected time that a changed job is held back", time.Minute, s.holdBack("wl", sumOf(&changed, field), defaultStartTimeout))
 	s.lacksNothing(admission{workload: "wl"})
 	expect.Same(t, "Unexpected time that a job is held back that has started since", time.Minute, s.holdBack("wl", sumOf(&changed, field), defaultStartTimeout))
@@ -175,6 +189,8 @@ func TestAwaitTrainer(t *testing.T) {
 		job, said, jobSet bool
 		// written is how long ago the TrainJob was.
 		written time.Duration
+		// begun is set where a start is under way that was taken back.
+		begun bool
 		// changed is set where it is seen to be changed just now.
 		changed  bool
 		change   func(*trainjob.TrainJob)
@@ -185,6 +201,7 @@ func TestAwaitTrainer(t *testing.T) {
 		"Trainer has heard":                         {job: true, said: true, jobSet: true, written: time.Hour},
 		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
 		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
+		"a stop that Trainer may still undo":        {job: true, said: true, jobSet: true, written: time.Hour, begun: true, wantWait: true},
 		"a stop long ago":                           {job: true, said: false, jobSet: false, written: time.Hour, wantWait: true, wantTold: "still runs"},
 		"a stop by somebody else just now":          {job: true, said: false, jobSet: false, written: time.Hour, changed: true, wantWait: true},
 		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
@@ -196,6 +213,10 @@ func TestAwaitTrainer(t *testing.T) {
 		stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
 		r, recorder := newReconciler(t, kit.With(stored, tc.change), js)
 		r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.written))
+		if tc.begun {
+			r.deps.expectations.ExpectResume(stored)
+			stored.Generation++
+		}
 		if tc.changed {
 			r.deps.expectations.Satisfied(stored)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -86,6 +87,7 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 		r, _ = lagging(inttest.WorkloadOf(stored, kit.Admitted))
 		_, err = jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 		expect.That(t, (err == nil) == tc.long, "Stop returned %v", err)
+		expect.That(t, !lagsLong(r.deps.expectations, stored, errStillActive), "Pods that are left count as a refusal")
 	})
 }
 
@@ -136,6 +138,7 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 		"one whose quota is gone": {want: true, writes: 1},
 		"one that waits":          {suspended: true, want: true},
 		"one of no queue":         {change: withoutQueue},
+		"one of no queue, placed": {change: kit.All(withoutQueue, func(job *trainjob.TrainJob) { place(t, job, patch.Placement{Name: "node"}) }), want: true, writes: 1},
 		"one that has ended":      {change: ended(trainer.TrainJobComplete)},
 		"one that MultiKueue has": {change: elsewhere},
 	}, func(t *testing.T, tc row) {
@@ -166,25 +169,31 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		stop      func(*kueue.Workload)
 		// kept is how long ago the job was deleted that a finalizer keeps; 0: it is gone.
 		kept   time.Duration
+		closed bool
 		change func(*jobsetapi.JobSet)
 		want   bool
 	}
 	expect.Rows(t, map[string]row{
-		"its JobSet was resumed":                {stop: evictedAgo(time.Hour), want: true},
-		"Trainer may have it in hand":           {suspended: true, stop: evictedAgo(time.Second), want: true},
-		"nobody has stopped it yet":             {suspended: true, want: true},
-		"a finalizer has kept the job for long": {suspended: true, kept: time.Hour},
-		"a finalizer keeps the job":             {suspended: true, kept: time.Second, want: true},
-		"its JobSet is suspended":               {suspended: true, stop: evictedAgo(time.Hour)},
-		"its JobSet has ended":                  {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
-		"its JobSet is deleted":                 {stop: evictedAgo(time.Hour), change: deleted},
-		"the JobSet is that of another of it":   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
+		"its JobSet was resumed":                 {stop: evictedAgo(time.Hour), want: true},
+		"Trainer may have it in hand":            {suspended: true, stop: evictedAgo(time.Second), want: true},
+		"nobody has stopped it yet":              {suspended: true, want: true},
+		"a finalizer has kept the job for long":  {suspended: true, kept: time.Hour},
+		"a finalizer keeps the job":              {suspended: true, kept: time.Second, want: true},
+		"it was stopped long before":             {suspended: true, stop: evictedAgo(time.Hour), kept: time.Second},
+		"nobody can make a pod in its namespace": {stop: evictedAgo(time.Hour), closed: true},
+		"its JobSet is suspended":                {suspended: true, stop: evictedAgo(time.Hour)},
+		"its JobSet has ended":                   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"its JobSet is deleted":                  {stop: evictedAgo(time.Hour), change: deleted},
+		"the JobSet is that of another of it":    {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
 		r, _ := newReconciler(t, inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour), tc.stop), kit.With(js, tc.change))
 		j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
 		if tc.kept > 0 {
 			j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
+		}
+		if tc.closed {
+			j.view.NamespaceDeleted = time.Now().Add(-time.Hour)
 		}
 		outcome := awaitPodsOfDeleted(t.Context(), j)
 		expect.NoError(t, outcome.err)
@@ -230,6 +239,7 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	runs := kit.ChildJob(resumed, "node", func(child *batchv1.Job) {
 		child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
 	})
+	stopped := kit.With(runs.DeepCopy(), func(child *batchv1.Job) { child.Spec.Suspend = new(true) })
 	pod := inttest.PodOf(jobKey.Namespace, jobKey.Name)
 	waits := inttest.JobSetOf(stored, true)
 	next := []client.Object{inttest.WorkloadOf(stored, kit.Admitted), inttest.JobSetOf(stored, false)}
@@ -240,14 +250,15 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		want    bool
 	}
 	expect.Rows(t, map[string]row{
-		"its JobSet was resumed":                     {there: []client.Object{resumed}, deleted: time.Hour, want: true},
-		"Trainer may have it in hand":                {there: []client.Object{suspended}, deleted: time.Second, want: true},
-		"its JobSet is suspended":                    {there: []client.Object{suspended}, deleted: time.Hour},
-		"its JobSet is gone":                         {deleted: time.Second},
-		"its JobSet is gone, and a Job of it is not": {there: []client.Object{runs}, deleted: time.Hour, want: true},
-		"its JobSet is gone, and the next one runs":  {there: next, deleted: time.Hour},
-		"all is gone but a pod":                      {there: []client.Object{pod}, deleted: time.Hour, want: true},
-		"the same beside the next JobSet":            {there: []client.Object{pod, waits}, deleted: time.Hour, want: true},
+		"its JobSet was resumed":                         {there: []client.Object{resumed}, deleted: time.Hour, want: true},
+		"Trainer may have it in hand":                    {there: []client.Object{suspended}, deleted: time.Second, want: true},
+		"its JobSet is suspended":                        {there: []client.Object{suspended}, deleted: time.Hour},
+		"its JobSet is gone":                             {deleted: time.Second},
+		"its JobSet is gone, and a Job of it is not":     {there: []client.Object{runs}, deleted: time.Hour, want: true},
+		"its JobSet is gone, and a suspended Job is not": {there: []client.Object{stopped}, deleted: time.Hour},
+		"its JobSet is gone, and the next one runs":      {there: next, deleted: time.Hour},
+		"all is gone but a pod":                          {there: []client.Object{pod}, deleted: time.Hour, want: true},
+		"the same beside the next JobSet":                {there: []client.Object{pod, waits}, deleted: time.Hour, want: true},
 	}, func(t *testing.T, tc row) {
 		r, _ := newReconciler(t, append(tc.there, stored, inttest.WorkloadOf(former, kit.Admitted))...)
 		j := jobOf(t, r, stored)
@@ -290,7 +301,8 @@ func TestReleases(t *testing.T) {
 		want string
 	}
 	expect.Rows(t, map[string]row{
-		"a job that runs":                         {},
+		"a job that runs": {},
+		"one that runs, whose runtime asks for more": {wl: func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count++ }},
 		"one that waits":                          {job: waits},
 		"one that waits, and asks for more":       {job: waits, wl: func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count++ }, want: releasedPodSets},
 		"one that has ended":                      {job: ended(trainer.TrainJobComplete), want: releasedFinished},
@@ -305,11 +317,12 @@ func TestReleases(t *testing.T) {
 		kit.With(stored, tc.job)
 		r, _ := newReconciler(t, stored)
 		wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held)
+		wl.UID = "wl"
 		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
 		create(t, r, kit.With(wl, tc.wl))
 		j := jobOf(t, r, stored)
-		got := cmp.Or(releases(t.Context(), j), &release{})
-		expect.That(t, got.why == tc.want && got.deleted == !j.view.Workloads[0].DeletionTimestamp.IsZero(), "It releases %+v, want %q", got, tc.want)
+		got := cmp.Or(releases(t.Context(), j), &release{workload: "wl"})
+		expect.That(t, got.workload == "wl" && got.why == tc.want && got.deleted == !j.view.Workloads[0].DeletionTimestamp.IsZero(), "It releases %+v, want %q", got, tc.want)
 	})
 }
 
@@ -318,8 +331,39 @@ func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
 	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, evicted))
 	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
-	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return errors.New("away") })
+	away := errors.New("away")
+	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return away })
 	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
+	expect.That(t, (&job{}).IsActive(), "A job whose pods nobody has asked for has none")
+
+	former := stored.DeepCopy()
+	former.UID = "former"
+	left := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
+	create(t, r, left)
+	for what, of := range map[string]rule{"former": awaitPodsOfFormer, "deleted": awaitPodsOfDeleted} {
+		got := of(t.Context(), jobOf(t, r, stored))
+		expect.That(t, errors.Is(got.err, away) && inttest.Exists(t, r.deps.client, left), "The quota of a %s job goes: %+v", what, got)
+	}
+}
+
+// How often the API server is asked for the last pod.
+func TestRecheckIn(t *testing.T) {
+	for ago, want := range map[time.Duration]time.Duration{0: recheckMin, 20 * time.Second: 5 * time.Second, time.Hour: recheckMax} {
+		expect.Same(t, "Unexpected wait after "+ago.String(), want, recheckIn(time.Now().Add(-ago)).Round(100*time.Millisecond))
+	}
+}
+
+// A job that could not start stays out of its queue from when its quota is free, which may be long after it was held back.
+func TestHoldBackCountsFromTheStop(t *testing.T) {
+	stored, js := suspendedJob()
+	wl := inttest.WorkloadOf(stored, kit.Admitted, evicted)
+	wl.UID = "wl"
+	r, _ := newReconciler(t, stored, js, wl)
+	j := jobOf(t, r, stored)
+	j.record.start.holdBack(wl.UID, sumOf(stored, r.deps.Field), defaultStartTimeout)
+	j.record.start.until = time.Now()
+	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadDeleted, ""))(t)
+	expect.That(t, j.record.start.heldBack(stored, r.deps.Field) > 0, "It queues again at once")
 }
 
 func TestKeepsQuota(t *testing.T) {
@@ -365,6 +409,7 @@ func TestDeactivation(t *testing.T) {
 		"one that was preempted is no more queued":           {workload: kit.All(deactivation.Mark, preempted), want: stored{"Deactivated", true, true}, wantOver: true},
 		"an evicted one keeps its quota for pods":            {workload: stopped, podsLeft: true, want: stored{"Deactivated", true, true}},
 		"without pods it is deactivated":                     {workload: stopped, want: stored{"Deactivated", false, false}},
+		"one without quota that Kueue is about to":           {workload: kit.All(waits, overTime), want: stored{"", true, false}},
 		"one without quota is deactivated at once":           {workload: kit.All(deactivation.Mark, waits), wantOver: true},
 		"one that is deactivated loses its mark":             {workload: kit.All(deactivation.Mark, kit.Deactivated), wantOver: true},
 		"one that is deleted gives its quota back with that": {workload: kit.All(deactivation.Mark, deleted), want: stored{"", true, true}},
@@ -388,4 +433,15 @@ func TestDeactivation(t *testing.T) {
 		evicted := ptr.Deref(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted), metav1.Condition{})
 		expect.Same(t, "Unexpected Workload", tc.want, stored{evicted.Reason, ptr.Deref(wl.Spec.Active, true), deactivation.Marked(wl)})
 	})
+}
+
+// jobframework would make another Workload of a job whose time limit was changed, which nobody has deactivated.
+func TestDeactivatedJobIsTheOneOfItsWorkload(t *testing.T) {
+	job, _ := suspendedJob()
+	wl := inttest.WorkloadOf(job, kit.Admitted, kit.Deactivated)
+	wl.Spec.MaximumExecutionTimeSeconds = new(int32(60))
+	r, _ := newReconciler(t, job, wl)
+	j := jobOf(t, r, job)
+	got := startDeactivation(t.Context(), j)
+	expect.That(t, !got.ends() && sameTimeLimit(wl, &j.TrainJob), "startDeactivation() = %+v, and the job has another time limit", got)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -71,6 +72,51 @@ func TestNoStartOnTheWordOfTheCache(t *testing.T) {
 	expect.That(t, errors.Is(err, errOutdated), "RunWithPodSetsInfo() = %v", err)
 }
 
+// The cache has not heard of an admission, and nobody takes it back.
+func TestNoStopOnTheWordOfTheCache(t *testing.T) {
+	for _, admitted := range []bool{true, false} {
+		stored, js := disagreeing(false, false, false, time.Now())
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+		r.deps.live = inttest.Fake().Build()
+		if admitted {
+			r.deps.live = inttest.Fake(inttest.WorkloadOf(stored, kit.Admitted)).Build()
+		}
+		_, err := jobOf(t, r, storedJob(t, r)).Stop(t.Context(), nil, nil, jobframework.StopReasonNotAdmitted, "")
+		expect.That(t, errors.Is(err, errOutdated) == admitted, "Stop() = %v; the API server has the admission: %t", err, admitted)
+		expect.Same(t, "It runs", admitted, !storedJob(t, r).Suspended())
+	}
+}
+
+// Pods beyond the quota would run as soon as it is resumed. Where that is what Trainer makes of the job now, it queues for it.
+func TestNoStartOfAJobSetThatAsksForMore(t *testing.T) {
+	type row struct {
+		jobSet func(*jobsetapi.JobSet)
+		// pods are those of the JobSet. By its runtime, the TrainJob has one.
+		pods, charged int32
+		requeued      bool
+	}
+	expect.Rows(t, map[string]row{
+		"it has more pods than its TrainJob":        {pods: 2, charged: 1},
+		"it takes any pods for its own":             {pods: 1, charged: 1, jobSet: func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[0].Template.Spec.ManualSelector = new(true) }},
+		"its TrainJob asks for another number, too": {pods: 3, charged: 2, requeued: true},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		js := kit.With(inttest.JobSetOf(stored, true, kit.ReplicatedJobs("node", 1)...), tc.jobSet)
+		js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.pods
+		r, _ := newReconciler(t, stored, js)
+		r.deps.Defaults = servedDefaults(t)
+		wl := inttest.WorkloadOf(stored, kit.Admitted)
+		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+		wl.Spec.PodSets[0].Count = tc.charged
+		create(t, r, wl)
+		j := jobOf(t, r, stored)
+		err := j.RunWithPodSetsInfo(t.Context(), nil, nil)
+		expect.That(t, errors.Is(err, errOutdated) && j.IsSuspended(), "RunWithPodSetsInfo() = %v", err)
+		expect.Same(t, "The JobSet is to be made again", !tc.requeued, j.decision.excess != "")
+		expect.Same(t, "It queues again", tc.requeued, !inttest.Exists(t, r.deps.client, wl))
+	})
+}
+
 // JobSet says that pods are there, and the API server does not answer whether that is so.
 func TestPodsThatMayBeThereAreNotForgotten(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Hour))
@@ -101,6 +147,7 @@ func TestStopOfAJobThatItsUserResumedAwaitsTrainer(t *testing.T) {
 	r, _ := newReconciler(t, stored, js)
 	j := jobOf(t, r, stored)
 	expect.NoError(t, suspendNow(t.Context(), j, ""))
+	expect.That(t, j.active(t.Context()), "Its quota may go in the look that stopped it")
 	j.Generation++
 	_, waits := r.deps.expectations.StoppedBeforeResume(&j.TrainJob)
 	expect.That(t, waits, "Trainer's answer is not waited for")
@@ -128,4 +175,26 @@ func TestDeletedCopyThatStaysIsOutOfSync(t *testing.T) {
 	expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
 	inttest.Reload(t, r.deps.client, wl)
 	expect.Same(t, "reason", kueue.WorkloadFinishedReasonOutOfSync, state.ReasonOf(wl, kueue.WorkloadFinished))
+}
+
+// What jobframework goes by is stored.
+func TestJobThatCannotBeWrittenStaysWhatItWas(t *testing.T) {
+	stored, js := disagreeing(false, false, false, time.Now())
+	r, _ := newReconciler(t, stored, js)
+	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { return kit.Forbidden("trainjobs") })
+	j := jobOf(t, r, stored)
+	expect.That(t, suspend(t.Context(), j, false, "") != nil && !j.IsSuspended(), "It counts as suspended")
+}
+
+// Nobody would take the gate off.
+func TestJobOfNobodyGetsNoGate(t *testing.T) {
+	for _, queued := range []bool{true, false} {
+		stored, js := suspendedJob()
+		if !queued {
+			stored.Labels = nil
+		}
+		r, _ := newReconciler(t, stored, js)
+		expect.NoError(t, ensureGate(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+		expect.Same(t, "It has the gate", queued, r.deps.Field.HoldsGate(&storedJob(t, r).Spec))
+	}
 }

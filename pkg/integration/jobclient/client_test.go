@@ -217,6 +217,60 @@ func TestWrite(t *testing.T) {
 	})
 }
 
+// A start of which nobody knows what became may be under way, and the job has its quota for so long.
+func TestStartIsExpectedUnlessItIsRefused(t *testing.T) {
+	type row struct {
+		err  error
+		want bool
+	}
+	expect.Rows(t, map[string]row{
+		"it is written":                         {err: kit.ErrAnswered, want: true},
+		"the answer is lost":                    {err: errors.New("network"), want: true},
+		"it is forbidden":                       {err: apierrors.NewForbidden(Resource, "llm", errors.New("no"))},
+		"Trainer has not heard of the last pod": {err: apierrors.NewForbidden(Resource, "llm", errors.New("the ReplicatedJob node is still active"))},
+	}, func(t *testing.T, tc row) {
+		stored := inttest.Fake(jobAt(1)).Build()
+		c := clientOn(t, kit.Writes(stored, func(w kit.Write) error {
+			w.Object.SetGeneration(2)
+			w.Object.(*trainjob.TrainJob).Spec.Suspend = new(false)
+			return tc.err
+		}), stored)
+		err := c.write(t.Context(), jobAt(1), changes{"suspend": json.RawMessage(`false`)})
+		expect.Same(t, "It fails", !errors.Is(tc.err, kit.ErrAnswered), err != nil)
+		_, starts := c.expectations.StoppedBeforeResume(jobAt(2))
+		expect.Same(t, "It may be started", tc.want, starts)
+		expect.Same(t, "A view from before it is as new", err != nil, c.expectations.Satisfied(jobAt(1)))
+	})
+}
+
+// A write that is refused again and again is not made as often as it is asked for; one that is kept once starts anew, and
+// who was merely overtaken tries again.
+func TestRefusedWriteWaits(t *testing.T) {
+	stored := inttest.Fake(jobAt(2)).Build()
+	var answer error
+	writes, suspends := 0, changes{"suspend": json.RawMessage(`true`)}
+	c := clientOn(t, kit.Writes(stored, func(w kit.Write) error {
+		writes++
+		w.Object.(*trainjob.TrainJob).Spec.Suspend = new(true)
+		return answer
+	}), stored)
+	tries := func(with error) int {
+		answer, writes = with, 0
+		for range 2 * freeFailures {
+			_ = c.write(t.Context(), jobAt(1), suspends)
+		}
+		return writes
+	}
+	overtaken := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
+	forbidden := apierrors.NewForbidden(Resource, "llm", errors.New("no"))
+	expect.Same(t, "Writes of a view that was overtaken", 2*freeFailures, tries(overtaken))
+	expect.Same(t, "Writes that are refused", freeFailures, tries(forbidden))
+	expect.Same(t, "Writes that have to wait", 0, tries(kit.ErrAnswered))
+	c.expectations.clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(time.Minute))
+	expect.Same(t, "Writes that are kept", 2*freeFailures, tries(kit.ErrAnswered))
+	expect.Same(t, "Writes that are refused since", freeFailures, tries(forbidden))
+}
+
 func TestWriteInVainIsCounted(t *testing.T) {
 	job := jobAt(1)
 	registry := prometheus.NewRegistry()
@@ -302,6 +356,10 @@ func TestUpdateOfAWorkload(t *testing.T) {
 		kit.Is(kueue.WorkloadFinished, "")(wl)
 		return wl
 	}
+	goes := func(wl *kueue.Workload) *kueue.Workload {
+		wl.DeletionTimestamp = new(metav1.Unix(1, 0))
+		return wl
+	}
 	local := copied(true)
 	local.Labels = nil
 	type row struct {
@@ -315,6 +373,8 @@ func TestUpdateOfAWorkload(t *testing.T) {
 		"a copy that is held":                 {wl: copied(true, kueues, ours), want: []string{kueues, ours}},
 		"a copy that MultiKueue lets go":      {wl: copied(true, ours), want: []string{ours}},
 		"a finished copy that Kueue held":     {wl: finished(copied(true, kueues, ours)), want: []string{kueues, ours}},
+		"a deleted copy that is let go":       {wl: goes(copied(true, ours, mine)), want: []string{mine}},
+		"a deleted copy that Kueue holds":     {wl: goes(copied(true, kueues, ours)), want: []string{kueues, ours}},
 		"a finished copy that is let go":      {wl: finished(copied(true, ours, mine)), want: []string{mine}},
 		"a finished copy that was never held": {wl: finished(copied(true))},
 	}, func(t *testing.T, tc row) {
@@ -454,6 +514,8 @@ func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 	e.Outdate(key, old[0])
 	expect.That(t, e.Outdated(key, old) && !e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old),
 		"a version that was overtaken is not outdated, or another job's is")
+	e.Queued(key, "uid")
+	expect.That(t, e.Outdated(key, old), "a version is not outdated any more, since something else is known of the job")
 	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
 
 	e.Outdate(key, old[0])

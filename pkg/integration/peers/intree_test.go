@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -197,4 +198,30 @@ func TestInTreeUnknownRemedy(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		expect.Same(t, "Unexpected inTreeUnknownRemedy", tc.want, inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)))
 	})
+}
+
+// One look without an answer says nothing new: two integrations would fight.
+func TestAnswerHoldsUntilThereIsAnother(t *testing.T) {
+	for _, active := range []bool{true, false} {
+		in := NewInTree(nil, "", nil, NewTrainJobs(nil))
+		expect.NoError(t, in.Observe(t.Context(), time.Now(), active, nil))
+		expect.NoError(t, in.Observe(t.Context(), time.Now(), false, errors.New("away")))
+		expect.That(t, in.Active() == active && !in.Unknown(), "After an answer and none, it is active: %t, unknown: %t", in.Active(), in.Unknown())
+	}
+}
+
+// Readiness and metrics tell of what is unknown for long.
+func TestInTreeState(t *testing.T) {
+	away, long := errors.New("away"), time.Now().Add(-time.Hour)
+	in := NewInTree(nil, "", nil, NewTrainJobs(nil))
+	expect.Same(t, "Before the first look", metrics.InTreeUnknown, in.State())
+	for _, step := range []struct {
+		at     time.Time
+		active bool
+		err    error
+		want   string
+	}{{time.Now(), false, nil, metrics.InTreeOff}, {long, false, away, metrics.InTreeUnknown}, {time.Now(), true, nil, metrics.InTreeActive}, {long, false, away, metrics.InTreeActive}} {
+		expect.NoError(t, in.Observe(t.Context(), step.at, step.active, step.err))
+		expect.Same(t, "Unexpected state", step.want, in.State())
+	}
 }

@@ -5,12 +5,16 @@ package peers_test
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -35,6 +39,10 @@ func TestRead(t *testing.T) {
 		own       = jobSetShowing(job.Name, job, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
 		snapshot  = &corev1.ConfigMap{ObjectMeta: inttest.Owned(job, "llm-runtime-snapshot")}
 	)
+	strange := jobSetShowing("strange", nil, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
+	strange.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
+	namesake := jobSetShowing(job.Name, nil, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
+	former := jobSetShowing(job.Name, job, map[string]string{"kueue.x-k8s.io/podset": "node"}, overrides)
 	snapshot.CreationTimestamp = metav1.Now()
 	gated.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
 	type row struct {
@@ -56,6 +64,9 @@ func TestRead(t *testing.T) {
 		"an upgrade, and the older controller works on":       {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 1},
 		"an upgrade, and a JobSet of another integration":     {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{foreign}, wantUnread: true, wantLists: 1},
 		"an upgrade, and the newer controller gates a JobSet": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, gated}, wantLists: 1},
+		"an upgrade, and a newer one of such an integration":  {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{strange}, wantUnread: true, wantLists: 1},
+		"an upgrade, and somebody's JobSet of the job's name": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{namesake}, wantUnread: true, wantLists: 1},
+		"an upgrade, and the job's JobSet is an older one's":  {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{former}, wantUnread: true, wantLists: 1},
 		"an upgrade, and a job that an earlier one started":   {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{before}, wantUnread: true, wantLists: 1},
 		"an upgrade, and the newer controller gates this job": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, own}, wantLists: 1},
 		"an upgrade, and the newer controller has a snapshot": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, snapshot}, wantLists: 1},
@@ -84,6 +95,46 @@ func TestRead(t *testing.T) {
 		}
 		expect.Same(t, "Unexpected number of looks at the JobSets", tc.wantLists, lists)
 	})
+}
+
+// What the JobSets showed is good for a moment: the newer controller may make one at any time.
+func TestJobSetsAreLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inttest.Fake().Build()
+		served := peers.NewTrainer(peers.NewTrainJobs(nil))
+		served.Set(t.Context(), trainjob.Trainer21, nil)
+		served.Set(t.Context(), trainjob.Trainer22, nil)
+		job := inttest.Job("uid")
+		job.Spec.ManagedBy = new(trainjob.ControllerName)
+		for _, want := range []error{peers.ErrRollingOut, nil} {
+			err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(trainjob.Trainer22), patch.Of(trainjob.Trainer22), job)
+			expect.That(t, errors.Is(err, want), "Check() = %v, want %v", err, want)
+			gated := jobSetShowing("gated", job, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
+			gated.CreationTimestamp = metav1.Now()
+			expect.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), gated)))
+			expect.Pass(2 * time.Second)
+		}
+	})
+}
+
+// Which Trainer is served concerns every TrainJob.
+func TestAnotherTrainerHasAllTrainJobsLookedAt(t *testing.T) {
+	all := peers.NewTrainJobs(inttest.Fake(inttest.Job("uid")).Build())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	expect.NoError(t, all.Source().Start(t.Context(), queue))
+	served := peers.NewTrainer(all)
+	for _, step := range []struct {
+		version trainjob.TrainerVersion
+		reason  error
+		want    int
+	}{{0, errors.New("there is no CRD"), 1}, {0, errors.New("there is no CRD yet"), 0}, {trainjob.Trainer22, nil, 1}, {trainjob.Trainer22, nil, 0}, {trainjob.Trainer23, nil, 1}} {
+		served.Set(t.Context(), step.version, step.reason)
+		expect.Same(t, fmt.Sprintf("TrainJobs to look at for %s, %v", step.version, step.reason), step.want, queue.Len())
+		for queue.Len() > 0 {
+			item, _ := queue.Get()
+			queue.Done(item)
+		}
+	}
 }
 
 // jobSetShowing returns the JobSet of a TrainJob, or of nobody, whose pods have labels and annotations.

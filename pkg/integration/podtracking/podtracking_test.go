@@ -101,6 +101,7 @@ func TestPodsLeft(t *testing.T) {
 		"a deleted pod that was never bound":             {pod: pod(at(), deleted)},
 		"a pod that has succeeded":                       {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		"a pod that has failed":                          {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
+		"a pod of a JobSet of another namespace":         {pod: pod(func(p *corev1.Pod) { p.Namespace = "other" })},
 		"a pod of another JobSet":                        {pod: pod(func(p *corev1.Pod) { p.Labels[jobsetapi.JobSetNameKey] = "other" })},
 		"a pod that somebody labels":                     {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
 		"a pod that only names a Job as its owner":       {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") }), there: objects{job("job", known), jobSet("js", "TrainJob")}},

@@ -160,6 +160,9 @@ func TestMatters(t *testing.T) {
 		"a deletion":                         on(&jobsetapi.JobSet{}, func(js *jobsetapi.JobSet) { js.DeletionTimestamp = new(metav1.Now()) }, true),
 		"the end of a TrainJob":              on(&trainjob.TrainJob{}, says(trainer.TrainJobComplete), true),
 		"a child Job is ready":               on(&trainjob.TrainJob{}, counts(trainer.JobStatus{Ready: new(int32(1))}), true),
+		"another child Job is ready":         on(kit.With(&trainjob.TrainJob{}, counts(trainer.JobStatus{})), counts(trainer.JobStatus{Ready: new(int32(1))}), true),
+		"a child Job is done":                on(kit.With(&trainjob.TrainJob{}, counts(trainer.JobStatus{})), counts(trainer.JobStatus{Succeeded: new(int32(1))}), true),
+		"a child Job has failed":             on(kit.With(&trainjob.TrainJob{}, counts(trainer.JobStatus{})), counts(trainer.JobStatus{Failed: new(int32(1))}), true),
 		"a child Job has pods, Trainer says": on(kit.With(&trainjob.TrainJob{}, counts(trainer.JobStatus{})), counts(trainer.JobStatus{Active: new(int32(1))}), false),
 		"a Workload is admitted":             on(&kueue.Workload{}, kit.Is(kueue.WorkloadAdmitted, ""), true),
 		"a Workload loses its admission":     on(inttest.AdmittedOf("uid"), func(wl *kueue.Workload) { wl.Status.Admission = nil }, true),
@@ -181,6 +184,8 @@ func TestMatters(t *testing.T) {
 		"a Job's pods are ready":               on(&batchv1.Job{Status: running}, func(child *batchv1.Job) { child.Status.Ready = new(int32(2)) }, false),
 		"one of many pods has failed":          on(&batchv1.Job{Status: running}, func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 }, false),
 		"a Job lacks a pod":                    on(&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: new(int32(2))}, Status: running}, kit.Active(1), true),
+		"a Job is over":                        on(&batchv1.Job{Status: running}, kit.Completed, true),
+		"a Workload gets an owner":             on(&kueue.Workload{}, func(wl *kueue.Workload) { wl.OwnerReferences = []metav1.OwnerReference{{UID: "uid"}} }, true),
 		"a pod has succeeded":                  on(&batchv1.Job{Status: running}, kit.Succeeded(1), true),
 	}, func(t *testing.T, tc matter) { expect.Same(t, "It matters", tc.want, matters(tc.before, tc.after)) })
 	expect.Same(t, "What does not matter is looked at later", true, idlePeriod > 10*batchPeriod && batchPeriod < time.Second)

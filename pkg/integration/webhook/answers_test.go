@@ -195,6 +195,9 @@ func TestDeactivator(t *testing.T) {
 		inTree bool
 		// forged has the request leave out owner and status, which the API server does not take from it.
 		forged bool
+		// claims is what the request says of its status, before is whether it was deactivated before.
+		claims string
+		before bool
 		want   []string
 	}
 	expect.Rows(t, map[string]row{
@@ -208,6 +211,8 @@ func TestDeactivator(t *testing.T) {
 		"one that waits is deactivated":                           {object: workload(false, "TrainJob", "", others)},
 		"one that has finished is deactivated":                    {object: workload(false, "TrainJob", hasQuota+","+is("Finished", "Succeeded"), others)},
 		"one of another kind is nobody's here":                    {object: workload(false, "RayJob", hasQuota, others)},
+		"one that is deactivated already is":                      {object: workload(false, "TrainJob", hasQuota, others), before: true},
+		"one whose request says that Kueue does it":               {object: workload(false, "TrainJob", hasQuota, others), claims: is("DeactivationTarget", "MaximumExecutionTimeExceeded"), want: []string{marked, active}},
 		"one that is activated is left as it is":                  {object: workload(true, "TrainJob", hasQuota, others)},
 		"where the in-tree integration acts, it is Kueue's alone": {object: workload(false, "TrainJob", hasQuota, others), inTree: true},
 	}, func(t *testing.T, tc row) {
@@ -215,6 +220,12 @@ func TestDeactivator(t *testing.T) {
 		h.InTree = testenv.InTree(t, tc.inTree)
 		old := strings.Replace(tc.object, `"active":false`, `"active":true`, 1)
 		sent := tc.object
+		if tc.before {
+			old = tc.object
+		}
+		if tc.claims != "" {
+			sent = workload(false, "TrainJob", hasQuota+","+tc.claims, others)
+		}
 		if tc.forged {
 			sent = workload(false, "ConfigMap", "", others)
 		}

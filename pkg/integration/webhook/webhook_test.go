@@ -5,6 +5,7 @@ package webhook
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -109,7 +110,12 @@ func TestDefaulter(t *testing.T) {
 		"an amount that was only spelled again is put back":                     {queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`)},
 		"our own write never means the entries of others": {queue: queued, user: self, oldSpec: torch(suspended, mine, gateJSON),
 			spec: torch(resumed, `{"manager":"example.com/me"}`, emptyJSON), want: torch(resumed, mine, emptyJSON)},
-		"an amount that was changed is left to the API server": {queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`)},
+		"our own write never means what Trainer's types do not know":  {queue: queued, user: self, oldSpec: torch(`,"trainer":{"future":1}`), spec: torch(`,"trainer":{}`), want: torch(`,"trainer":{"future":1}`)},
+		"a job that the manager makes, to ask what others do with it": {queue: queued, user: self, spec: torch(resumed), want: torch(resumed)},
+		"our entry of a job without a queue may go":                   {oldSpec: torch(suspended, gateJSON), spec: torch(suspended), want: torch(suspended)},
+		"a job that is resumed gets no gate":                          {queue: queued, oldSpec: torch(suspended), spec: torch(resumed), want: torch(resumed)},
+		"the entries of a job that runs stay in their order":          {queue: queued, oldSpec: torch(resumed, placedJSON), spec: torch(resumed, placedJSON, late), want: torch(resumed, placedJSON, late)},
+		"an amount that was changed is left to the API server":        {queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`)},
 	}, func(t *testing.T, tc row) {
 		d, _ := newHandlers(t)
 		wantDefaulted(t, d, tc.user, tc.queue, tc.oldSpec, tc.spec, tc.want)
@@ -139,6 +145,7 @@ func wantDefaulted(t *testing.T, d *defaulter, user, queue, oldSpec, spec, want 
 	}
 	response := d.Handle(t.Context(), request(user, object, old))
 	expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+	expect.Same(t, "It says what kind of patch it is", len(response.Patches) > 0, response.PatchType != nil)
 	expect.Same(t, "Unexpected object", expect.FromJSON[any](t, inttest.Manifest(queue, want)), expect.FromJSON[any](t, patched(t, object, response)))
 }
 
@@ -190,6 +197,10 @@ func TestValidator(t *testing.T) {
 		"a prebuilt Workload that goes":                                    {old: inQueue(gated, prebuilt), object: inQueue(gated), want: ofLabel("prebuilt-workload-name")},
 		"a prebuilt Workload for a new job":                                {object: inQueue(gated, prebuilt)},
 		"a prebuilt Workload that is named like a JobSet's":                {object: inQueue(gated, ofJobSet), want: ofLabel("prebuilt-workload-name")},
+		"the same of a job that comes into a queue":                        {old: inttest.Manifest(ofJobSet, torch(suspended)), object: inQueue(gated, ofJobSet), want: ofLabel("prebuilt-workload-name")},
+		"an entry of others in a running job whose runtime is gone":        {old: inQueue(gone("")), object: inQueue(gone(`,"runtimePatches":[` + late + `]`))},
+		"whatever is written of a deleted job":                             {old: inQueue(gated), object: deleting(inttest.Manifest(``, gated))},
+		"annotations beyond what etcd takes, that stay":                    {old: inQueue(gated, annotated(maxBytes)), object: inQueue(gated, annotated(maxBytes))},
 		"the same of a job that was in a queue before":                     {old: inQueue(torch(""), ofJobSet), object: inQueue(torch(suspended), ofJobSet)},
 		"a prebuilt Workload that stays, and a stop":                       {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
 		"a time limit for a running job, with a stop":                      {old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: ofLabel("max-exec-time-seconds")},
@@ -222,6 +233,22 @@ func TestValidator(t *testing.T) {
 		}
 		expect.Same(t, "Unexpected fields refused", tc.want, got)
 	})
+}
+
+// deleting has somebody's finalizer keep a TrainJob.
+func deleting(manifest string) string {
+	return strings.Replace(manifest, `"metadata":{`, `"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`, 1)
+}
+
+// Until it is known which field the API server keeps, no job gets a gate. What is there can be stopped, and can go.
+func TestTrainerThatIsUnknown(t *testing.T) {
+	for old, want := range map[string]bool{"": false, inQueue(torch(resumed)): true} {
+		d, v := newHandlers(t)
+		d.Trainer.Set(t.Context(), 0, errors.New("there is no CRD"))
+		for _, h := range []admission.Handler{d, v} {
+			expect.Same(t, "It is allowed after "+old, want, h.Handle(t.Context(), request("user", inQueue(torch(suspended)), old)).Allowed)
+		}
+	}
 }
 
 func TestRefusalOfAnotherQueueSaysWhatToDo(t *testing.T) {
@@ -267,7 +294,7 @@ func TestManagedBy(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		_, v := newHandlers(t, tc.objects...)
 		response := v.Handle(t.Context(), request("user", tc.object, tc.old))
-		expect.That(t, response.Allowed != tc.refused && (!tc.refused || strings.Contains(response.Result.Message, "spec.managedBy")),
+		expect.That(t, response.Allowed != tc.refused && (!tc.refused || response.Result.Code == 422 && strings.Contains(response.Result.Message, "spec.managedBy")),
 			"allowed: %t, %v", response.Allowed, response.Result)
 	})
 }
@@ -306,6 +333,7 @@ func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
 		selector metav1.LabelSelector
 		labels   string
 		old      string
+		spec     string
 		want     bool
 	}
 	expect.Rows(t, map[string]row{
@@ -313,11 +341,12 @@ func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
 		"not where the job names none":       {selector: another},
 		"not where the namespace is managed": {labels: queued},
 		"not again when the job changes":     {selector: another, labels: queued, old: inQueue(torch(""))},
+		"nor when the job leaves its queue":  {selector: another, old: inQueue(torch(suspended, gateJSON)), spec: torch(suspended, gateJSON)},
 	}, func(t *testing.T, tc row) {
 		_, v := newHandlers(t)
 		v.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = &tc.selector })
 		v.Queues = queues.New(v.Client, v.Client, v.Kueue)
-		wantWarning(t, v, request("user", inttest.Manifest(tc.labels, torch("")), tc.old), "Kueue does not manage namespace ns", tc.want)
+		wantWarning(t, v, request("user", inttest.Manifest(tc.labels, cmp.Or(tc.spec, torch(""))), tc.old), "Kueue does not manage namespace ns", tc.want)
 	})
 }
 
@@ -410,6 +439,7 @@ func TestATrainJobWithoutASpecIsRefused(t *testing.T) {
 		for _, old := range []string{"", inttest.Manifest(queued, torch(suspended, gateJSON))} {
 			d, _ := newHandlers(t)
 			response := d.Handle(t.Context(), request("user", `{"metadata":{"name":"job","namespace":"ns","labels":{`+queued+`}}`+spec+`}`, old))
+			expect.That(t, d.Handle(t.Context(), request("user", `{"metadata":{"name":"job","namespace":"ns"}`+spec+`}`, "")).Allowed, "It is refused without a queue")
 			expect.That(t, !response.Allowed && response.Result.Code == 422 && strings.Contains(response.Result.Message, "is invalid: spec"), "%q: %+v", spec, response)
 		}
 	}
