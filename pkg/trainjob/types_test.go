@@ -197,6 +197,12 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
+func TestManagedExternally(t *testing.T) {
+	expect.Answers(t, func(in *string) bool { return (&TrainJob{Spec: Spec{ManagedBy: in}}).ManagedExternally() }, map[string]expect.Row[*string, bool]{
+		"absent means Trainer": {}, "Trainer": {In: ptr.To(ControllerName)}, "another": {In: ptr.To("kueue.x-k8s.io/multikueue"), Want: true},
+	})
+}
+
 func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 	for kind, want := range map[string]string{
 		"TrainJob": "*trainjob.TrainJob", "TrainJobList": "*trainjob.List",

@@ -36,13 +36,16 @@ func TestTrim(t *testing.T) {
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
 	gpus := kit.GPUResources("8")
+	tolerations := []corev1.Toleration{{Key: "spot"}}
 	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers:   []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
-		NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates,
+		InitContainers: []corev1.Container{{Name: "init", Image: "i", Resources: gpus, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+		Containers:     []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
+		Resources:      &gpus, Overhead: gpus.Limits, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}, NodeName: "n",
+		NodeSelector: map[string]string{"a": "b"}, Tolerations: tolerations, SchedulingGates: gates,
 	}}
 	asked := full.DeepCopy()
-	asked.Spec.Containers[0].Image = ""
-	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates}}
+	asked.Spec.InitContainers[0].Image, asked.Spec.Containers[0].Image = "", ""
+	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, Tolerations: tolerations, SchedulingGates: gates}}
 	workload := func(meta metav1.ObjectMeta, spec kueue.WorkloadSpec) *kueue.Workload {
 		return &kueue.Workload{ObjectMeta: meta, Spec: spec}
 	}
@@ -90,7 +93,7 @@ func TestTrim(t *testing.T) {
 		"another kind's JobSet keeps its name":                              {trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")}},
 		"a JobSet of nobody's keeps its name":                               {trim: trimJobSet, in: &jobsetapi.JobSet{Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{}},
 		"a pod behind the gate keeps where it goes": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)),
-			want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed))},
+			want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector, Tolerations: tolerations}, patch.AdmissionGate, union(name, placed))},
 		"the same keeps of its annotations what an admission may change": {trim: trimPod,
 			in:   annotated(patch.AdmissionGate, union(counted, name, map[string]string{"kueue.x-k8s.io/workload": "w", "a": "b"})),
 			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"}))},
