@@ -172,11 +172,13 @@ func TestRuntimeThatTheCacheHasNotHeardOf(t *testing.T) {
 
 // Trainer 2.3 merges the resources that 2.2 replaces, and heeds the snapshot.
 func TestRuntimeIsAnotherForAnotherTrainer(t *testing.T) {
-	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), server(t, frozenAs("first", 8)))
-	job := jobWithTrainer(&trainer.Trainer{ResourcesPerNode: ptr.To(kit.GPUResources("8"))})
-	job.Spec.RuntimeRef.Name = "torch"
-	of := func(served TrainerVersion) Runtime { return expect.Must(runtimes.As(served).Of(t.Context(), job))(t) }
+	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), server(t, nil))
+	of := func(served TrainerVersion) Runtime {
+		t.Helper()
+		return expect.Must(runtimes.As(served).Of(t.Context(), jobWithTrainer(&trainer.Trainer{ResourcesPerNode: ptr.To(kit.GPUResources("8"))})))(t)
+	}
 	expect.That(t, of(Trainer22).Version != of(Trainer23).Version, "What is remembered of one is taken for the other's")
+	runtimes.Live = server(t, frozenAs("first", 8))
 	taken := expect.Must(runtimes.As(Trainer22).SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
 	expect.That(t, taken.IsZero(), "Trainer 2.2 took a snapshot at %s", taken)
 }

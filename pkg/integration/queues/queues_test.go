@@ -123,8 +123,10 @@ func TestReachable(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		job := queuedJob()
 		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
-		err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job)
+		q := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil)
+		err := q.Reachable(t.Context(), job)
 		expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
+		expect.NoError(t, q.Reachable(t.Context(), queuedJob()))
 	})
 }
 
