@@ -3,6 +3,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,8 +51,10 @@ func TestExpressions(t *testing.T) {
 		ofJobSet   = `ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: llm, uid: js, controller: true}]`
 		queued     = `labels: {kueue.x-k8s.io/queue-name: q}`
 		placed     = `labels: {kueue.x-k8s.io/podset: node, jobset.sigs.k8s.io/jobset-name: llm}`
+		marked     = `labels: {kueue-trainer.dev/gated: "true", jobset.sigs.k8s.io/jobset-name: llm}`
 		gate       = `schedulingGates: [{name: kueue-trainer.dev/admission}]`
 		entry      = `runtimePatches: [{manager: kueue.x-k8s.io/manager, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]`
+		placement  = `runtimePatches: [{manager: kueue.x-k8s.io/manager, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {labels: {kueue.x-k8s.io/podset: node}}}}}}]}}}}]`
 		override   = `podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}}]`
 		stopping   = `podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {labels: {kueue.x-k8s.io/podset: node}, annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}}]`
 		orphans    = `{propagationPolicy: Orphan}`
@@ -71,7 +75,10 @@ func TestExpressions(t *testing.T) {
 		return `{metadata: {name: wl, ` + metadata + `}, spec: {queueName: q, ` + spec + `}, status: {` + status + `}}`
 	}
 	const held = controlled + `, finalizers: [kueue.x-k8s.io/resource-in-use]`
+	const reserved = `conditions: [{type: QuotaReserved, status: "True"}]`
 	const evicted = `conditions: [{type: QuotaReserved, status: "True"}, {type: Evicted, status: "True"}]`
+	const deactivating = `conditions: [{type: QuotaReserved, status: "True"}, {type: DeactivationTarget, status: "True"}]`
+	const left = `labels: {kueue-trainer.dev/remainder-of: llm}`
 	is := func(condition string) string { return `{type: ` + condition + `, status: "True"}` }
 	runtime := func(container string) string {
 		return `{metadata: {name: own}, spec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{` + container + `}]}}}}}]}}}}`
@@ -87,6 +94,10 @@ func TestExpressions(t *testing.T) {
 	}
 	ready := `phase: Running, conditions: [` + is("Ready") + `]`
 
+	compiled := map[string]validating.Validator{}
+	for _, policy := range decoded(t) {
+		compiled[policy.Name] = validator(t, &policy)
+	}
 	expect.Rows(t, map[string]request{
 		"a queued TrainJob is orphaned":                           {policy: "trainjobs", old: trainJob(queued, ``), options: orphans, refused: "when it is orphaned"},
 		"one that our entry alone says is queued":                 {policy: "trainjobs", old: trainJob(``, entry), options: orphans, refused: "when it is orphaned"},
@@ -98,6 +109,8 @@ func TestExpressions(t *testing.T) {
 		"one that runs loses what it had":                         {policy: "trainjobs", old: trainJob(queued, `initializer: {}`), now: trainJob(queued, ``), refused: "only spec.suspend may change"},
 		"one that runs is stopped as it changes":                  {policy: "trainjobs", old: trainJob(queued, ``), now: trainJob(queued, `suspend: true, initializer: {}`)},
 		"one that stops on Trainer 2.1 changes":                   {policy: "trainjobs", old: trainJob(queued, `suspend: true, `+stopping), now: trainJob(queued, `suspend: true, activeDeadlineSeconds: 1, `+stopping), refused: "its last pod is gone"},
+		"one that stops changes":                                  {policy: "trainjobs", old: trainJob(queued, `suspend: true, `+placement), now: trainJob(queued, `suspend: true, activeDeadlineSeconds: 1, `+placement), refused: "its last pod is gone"},
+		"one that runs is stopped":                                {policy: "trainjobs", old: trainJob(queued, placement), now: trainJob(queued, `suspend: true, `+placement)},
 		"one that waits changes":                                  {policy: "trainjobs", old: trainJob(queued, `suspend: true, `+override), now: trainJob(queued, `suspend: true, activeDeadlineSeconds: 1, `+override)},
 		"one that is deleted takes another prebuilt Workload":     {policy: "trainjobs", old: trainJob(queued+`, deletionTimestamp: "2026-01-01T00:00:00Z"`, ``), now: trainJob(`labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/prebuilt-workload-name: wl}, deletionTimestamp: "2026-01-01T00:00:00Z"`, ``), refused: "stay as they are"},
 		"Kueue's own integration changes one that runs":           {policy: "trainjobs", old: trainJob(queued, ``), now: trainJob(queued, `initializer: {}`), may: []string{"update trainjobs/status"}},
@@ -108,6 +121,8 @@ func TestExpressions(t *testing.T) {
 		"Trainer takes a JobSet over":                     {policy: "jobsets", old: jobSet(``, ``, ``), now: jobSet(controlled, ``, ``), may: []string{"update trainjobs/status"}, refused: "was not made by Trainer"},
 		"JobSet's rights make a JobSet for a TrainJob":    {policy: "jobsets", now: jobSet(controlled, ``, ``), may: []string{"update jobsets/status"}, refused: "was not made by Trainer"},
 		"a JobSet of another TrainJob":                    {policy: "jobsets", old: jobSet(controlled, ``, ``), now: jobSet(strings.Replace(controlled, "uid: a", "uid: b", 1), ``, ``), refused: "was not made by Trainer"},
+		"a tenant resumes a JobSet":                       {policy: "jobsets", old: jobSet(controlled, `suspend: true, `, ``), now: jobSet(controlled, `suspend: false, `, ``), refused: "only Trainer changes its spec"},
+		"a JobSet goes before its pods":                   {policy: "jobsets", old: jobSet(controlled, ``, `replicatedJobsStatus: [{name: a, active: 1}]`), options: `{propagationPolicy: Background}`, refused: "--cascade=foreground"},
 		"a JobSet goes of which a part has no pod yet":    {policy: "jobsets", old: jobSet(controlled, ``, `replicatedJobsStatus: [{name: a, active: 1}, {name: b, active: 0}]`), options: `{propagationPolicy: Foreground}`, refused: "just getting their pods"},
 		"a JobSet goes of which nobody has counted a pod": {policy: "jobsets", old: jobSet(controlled, ``, ``), options: `{propagationPolicy: Foreground}`, refused: "just getting their pods"},
 		"a JobSet goes whose pods run":                    {policy: "jobsets", old: jobSet(controlled, ``, `replicatedJobsStatus: [{name: a, active: 1}]`), options: `{propagationPolicy: Foreground}`},
@@ -120,7 +135,11 @@ func TestExpressions(t *testing.T) {
 		"a child Job goes that has no pod yet":                     {policy: "jobs", old: job(``, ``, ``), options: `{propagationPolicy: Foreground}`, refused: "just getting its pods"},
 		"a child Job goes whose pod runs":                          {policy: "jobs", old: job(``, ``, `active: 1`), options: `{propagationPolicy: Foreground}`},
 		"a child Job goes before its pod":                          {policy: "jobs", old: job(``, ``, `active: 1`), options: `{propagationPolicy: Background}`, refused: "JobSet makes another at once"},
+		"a child Job goes by a request that says nothing":          {policy: "jobs", old: job(``, ``, `active: 1`), refused: "when it is orphaned"},
+		"a child Job goes that waits":                              {policy: "jobs", old: job(``, `suspend: true, `, ``), options: `{propagationPolicy: Foreground}`},
 		"a child Job goes that has failed":                         {policy: "jobs", old: job(``, ``, `failed: 1, conditions: [`+is("Failed")+`]`), options: `{propagationPolicy: Foreground}`, refused: "is finished"},
+		"a child Job without a pod that goes is deleted again":     {policy: "jobs", old: job(`finalizers: [foregroundDeletion], deletionTimestamp: "2026-01-01T00:00:00Z"`, ``, ``)},
+		"it is to go before its pods by then":                      {policy: "jobs", old: job(`finalizers: [foregroundDeletion], deletionTimestamp: "2026-01-01T00:00:00Z"`, ``, `active: 1`), options: `{orphanDependents: false}`, refused: "JobSet makes another at once"},
 		"a child Job that goes in the foreground is deleted again": {policy: "jobs", old: job(`finalizers: [foregroundDeletion], deletionTimestamp: "2026-01-01T00:00:00Z"`, ``, `active: 1`)},
 
 		"a pod loses its gate":                                  {policy: "pods", old: pod(placed, gate, ``), now: pod(placed, ``, ``), refused: "only kueue-trainer takes scheduling gate"},
@@ -129,30 +148,53 @@ func TestExpressions(t *testing.T) {
 		"a pod loses Kueue's topology gate":                     {policy: "pods", old: pod(placed, `schedulingGates: [{name: kueue.x-k8s.io/topology}]`, ``), now: pod(placed, ``, ``), refused: "only Kueue takes its scheduling gates away"},
 		"Kueue takes it away":                                   {policy: "pods", old: pod(placed, `schedulingGates: [{name: kueue.x-k8s.io/topology}]`, ``), now: pod(placed, ``, ``), may: []string{"update pods"}},
 		"a pod that runs is resized by whoever labels all pods": {policy: "pods", old: pod(placed, ``, ``), now: pod(placed, ``, ``), subresource: "resize", may: []string{"update pods"}, refused: "it cannot be resized"},
+		"a pod that runs gets a label":                          {policy: "pods", old: pod(placed, ``, ``), now: pod(strings.Replace(placed, "{", "{a: b, ", 1), ``, ``), refused: "stay as they are"},
+		"a pod that runs gets an owner":                         {policy: "pods", old: pod(placed, ``, ``), now: pod(placed+`, `+ofJobSet, ``, ``), refused: "stay as they are"},
+		"a pod behind the gate gets a label":                    {policy: "pods", old: pod(marked, gate, ``), now: pod(strings.Replace(marked, "{", "{a: b, ", 1), gate, ``), refused: "waits for quota: its owner"},
+		"somebody makes a pod behind the gate":                  {policy: "pods", now: pod(marked, gate, ``), refused: "nobody would take scheduling gate"},
+		"somebody makes a pod like a TrainJob's":                {policy: "pods", now: pod(placed, ``, ``), refused: "would be a queued TrainJob's by its labels"},
 		"a pod loses the finalizer by which it is counted":      {policy: "pods", old: pod(placed+`, finalizers: [batch.kubernetes.io/job-tracking]`, ``, ``), now: pod(placed, ``, ``), refused: "takes finalizer"},
 
-		"a pod that is ready has five seconds":       {policy: "pod-deletions", old: bound(ready), options: `{gracePeriodSeconds: 5}`},
-		"it has no more":                             {policy: "pod-deletions", old: bound(ready), options: `{gracePeriodSeconds: 6}`, refused: "--grace-period=5"},
-		"it goes with none":                          {policy: "pod-deletions", old: bound(ready), options: `{gracePeriodSeconds: 0}`, refused: "--grace-period=5"},
-		"it goes with its own":                       {policy: "pod-deletions", old: bound(ready), refused: "--grace-period=5"},
-		"a pod that is not ready has one second":     {policy: "pod-deletions", old: bound(`phase: Running`), options: `{gracePeriodSeconds: 2}`, refused: "--grace-period=1,"},
-		"a pod that has ended goes":                  {policy: "pod-deletions", old: bound(`phase: Failed`)},
-		"a pod on no node goes":                      {policy: "pod-deletions", old: pod(placed, ``, `phase: Pending`)},
-		"whoever deletes pods everywhere deletes it": {policy: "pod-deletions", old: bound(ready), may: []string{"delete pods"}},
-		"whoever evicts pods everywhere deletes it":  {policy: "pod-deletions", old: bound(ready), may: []string{"create pods/eviction"}, refused: "--grace-period=5"},
+		"a pod that is ready has five seconds":            {policy: "pod-deletions", old: bound(ready), options: `{gracePeriodSeconds: 5}`},
+		"it has no more":                                  {policy: "pod-deletions", old: bound(ready), options: `{gracePeriodSeconds: 6}`, refused: "--grace-period=5"},
+		"it goes with none":                               {policy: "pod-deletions", old: bound(ready), options: `{gracePeriodSeconds: 0}`, refused: "--grace-period=5"},
+		"it goes with its own":                            {policy: "pod-deletions", old: bound(ready), refused: "--grace-period=5"},
+		"a pod that is not ready has one second":          {policy: "pod-deletions", old: bound(`phase: Running`), options: `{gracePeriodSeconds: 2}`, refused: "--grace-period=1,"},
+		"a pod that is not ready any more has one second": {policy: "pod-deletions", old: bound(`phase: Running, conditions: [{type: Ready, status: "False"}]`), options: `{gracePeriodSeconds: 2}`, refused: "--grace-period=1,"},
+		"a pod is evicted with its own grace period":      {policy: "pod-deletions", now: `{metadata: {name: llm-node-0-0-x7k2p}}`, subresource: "eviction", refused: "evict it with 1"},
+		"a pod is evicted with a second":                  {policy: "pod-deletions", now: `{metadata: {name: llm-node-0-0-x7k2p}, deleteOptions: {gracePeriodSeconds: 1}}`, subresource: "eviction"},
+		"a pod of no Job is evicted":                      {policy: "pod-deletions", now: `{metadata: {name: web-0}}`, subresource: "eviction"},
+		"a pod that has ended goes":                       {policy: "pod-deletions", old: bound(`phase: Failed`)},
+		"a pod on no node goes":                           {policy: "pod-deletions", old: pod(placed, ``, `phase: Pending`)},
+		"whoever deletes pods everywhere deletes it":      {policy: "pod-deletions", old: bound(ready), may: []string{"delete pods"}},
+		"whoever evicts pods everywhere deletes it":       {policy: "pod-deletions", old: bound(ready), may: []string{"create pods/eviction"}, refused: "--grace-period=5"},
 
 		"a Workload's pods ask for less":                      {policy: "workloads", old: workload(held, `podSets: [{name: node, count: 2}]`, ``), now: workload(held, `podSets: [{name: node, count: 1}]`, ``), refused: "only Kueue and kueue-trainer make it"},
 		"Kueue changes it":                                    {policy: "workloads", old: workload(held, `podSets: [{name: node, count: 2}]`, ``), now: workload(held, `podSets: [{name: node, count: 1}]`, ``), may: []string{"update workloads/status"}},
 		"a Workload that gives its quota back is deactivated": {policy: "workloads", old: workload(held, ``, evicted), now: workload(held, `active: false`, evicted)},
 		"it is limited in time":                               {policy: "workloads", old: workload(held, ``, evicted), now: workload(held, `maximumExecutionTimeSeconds: 1`, evicted), refused: "gives its quota back"},
 		"it is annotated":                                     {policy: "workloads", old: workload(held, ``, evicted), now: workload(held+`, annotations: {a: b}`, ``, evicted), refused: "gives its quota back"},
-		"a Workload that runs is annotated":                   {policy: "workloads", old: workload(held, ``, `conditions: [`+is("QuotaReserved")+`]`), now: workload(held+`, annotations: {a: b}`, ``, `conditions: [`+is("QuotaReserved")+`]`)},
+		"it loses what its spec had":                          {policy: "workloads", old: workload(held, `maximumExecutionTimeSeconds: 1`, evicted), now: workload(held, ``, evicted), refused: "gives its quota back"},
+		"one that Kueue is about to deactivate is annotated":  {policy: "workloads", old: workload(held, ``, deactivating), now: workload(held+`, annotations: {a: b}`, ``, deactivating), refused: "gives its quota back"},
+		"one that is marked is annotated":                     {policy: "workloads", old: workload(held+`, annotations: {kueue-trainer.dev/deactivate: "true"}`, ``, reserved), now: workload(held+`, annotations: {kueue-trainer.dev/deactivate: "true", a: b}`, ``, reserved), refused: "gives its quota back"},
+		"one that is deleted is annotated":                    {policy: "workloads", old: workload(held+`, deletionTimestamp: "2026-01-01T00:00:00Z"`, ``, reserved), now: workload(held+`, deletionTimestamp: "2026-01-01T00:00:00Z", annotations: {a: b}`, ``, reserved), refused: "gives its quota back"},
+		"a Workload gets a higher priority":                   {policy: "workloads", old: workload(held, `priority: 1`, ``), now: workload(held, `priority: 2`, ``), refused: "its podSets, priority"},
+		"one for pods that are left is deactivated":           {policy: "workloads", old: workload(left, ``, ``), now: workload(left, `active: false`, ``), refused: "goes with the last of them"},
+		"a copy loses the finalizer that keeps its quota":     {policy: "workloads", old: workload(controlled+`, finalizers: [kueue-trainer.dev/quota]`, ``, ``), now: workload(controlled, ``, ``), refused: "only Kueue and kueue-trainer make it"},
+		"a Workload that runs is annotated":                   {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+`, annotations: {a: b}`, ``, reserved)},
+		"a Workload gets a finalizer":                         {policy: "workloads", old: workload(controlled, ``, ``), now: workload(controlled+`, finalizers: [example.com/mine]`, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 		"a Workload loses Kueue's finalizer":                  {policy: "workloads", old: workload(held, ``, ``), now: workload(controlled, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 
 		"a snapshot's other data": {policy: "snapshots", old: `{metadata: {name: llm-runtime-snapshot, ` + controlled + `}, data: {runtime: a}}`, now: `{metadata: {name: llm-runtime-snapshot, ` + controlled + `}, data: {runtime: a}, binaryData: {runtime: YQ==}}`, refused: "only Trainer writes it"},
+		"a snapshot's data":       {policy: "snapshots", old: `{metadata: {name: llm-runtime-snapshot, ` + controlled + `}, data: {runtime: a}}`, now: `{metadata: {name: llm-runtime-snapshot, ` + controlled + `}, data: {runtime: b}}`, refused: "only Trainer writes it"},
+		"a snapshot's owner":      {policy: "snapshots", old: `{metadata: {name: llm-runtime-snapshot, ` + controlled + `}}`, now: `{metadata: {name: llm-runtime-snapshot}}`, refused: "only Trainer writes it"},
 		"a snapshot is annotated": {policy: "snapshots", old: `{metadata: {name: llm-runtime-snapshot, ` + controlled + `}}`, now: `{metadata: {name: llm-runtime-snapshot, annotations: {a: b}, ` + controlled + `}}`},
 
-		"the runtime of a queued TrainJob asks for more":              {policy: "runtimes", old: runtime(`name: node`), now: runtime(`name: node, resources: {limits: {nvidia.com/gpu: 8}}`), params: uses("own", ``, ``), refused: "only image, command, args and env"},
+		"the runtime of a queued TrainJob asks for more": {policy: "runtimes", old: runtime(`name: node`), now: runtime(`name: node, resources: {limits: {nvidia.com/gpu: 8}}`), params: uses("own", ``, ``), refused: "only image, command, args and env"},
+		"it runs more": {policy: "runtimes", old: runtime(`name: node`), now: strings.Replace(runtime(`name: node`), "{name: node, template", "{name: node, replicas: 2, template", 1), params: uses("own", ``, ``), refused: "only image, command, args and env"},
+		"it is let go that is deleted": {policy: "runtimes", old: strings.Replace(runtime(`name: node`), "{name: own", `{name: own, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a]`, 1),
+			now: strings.Replace(runtime(`name: node`), "{name: own", `{name: own, deletionTimestamp: "2026-01-01T00:00:00Z"`, 1), params: uses("own", ``, ``), refused: "which is queued"},
+		"one of that name goes that is not the TrainJob's":            {policy: "runtimes", old: runtime(`name: node`), params: strings.Replace(uses("own", ``, ``), "kind: TrainingRuntime", "kind: ClusterTrainingRuntime", 1)},
 		"it runs another image":                                       {policy: "runtimes", old: runtime(`name: node, image: a`), now: runtime(`name: node, image: b`), params: uses("own", ``, ``)},
 		"it goes":                                                     {policy: "runtimes", old: runtime(`name: node`), params: uses("own", ``, ``), refused: "which is queued"},
 		"it goes after its TrainJob is complete":                      {policy: "runtimes", old: runtime(`name: node`), params: uses("own", ``, is("Complete"))},
@@ -160,7 +202,9 @@ func TestExpressions(t *testing.T) {
 		"it goes after that":                                          {policy: "runtimes", old: runtime(`name: node`), params: uses("own", `suspend: true, `, is("Failed"))},
 		"another one goes":                                            {policy: "runtimes", old: runtime(`name: node`), params: uses("other", ``, ``)},
 
-		"what a queued TrainJob's pods claim by goes":   {policy: "claims", old: `{metadata: {name: own}}`, params: claims(controlled, ``), refused: "charged for what it claims"},
+		"what a queued TrainJob's pods claim by goes": {policy: "claims", old: `{metadata: {name: own}}`, params: claims(controlled, ``), refused: "charged for what it claims"},
+		"it is let go that is deleted already": {policy: "claims", old: `{metadata: {name: own, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a]}}`, now: `{metadata: {name: own, deletionTimestamp: "2026-01-01T00:00:00Z"}}`,
+			params: claims(controlled, ``), refused: "charged for what it claims"},
 		"it goes when the TrainJob is over":             {policy: "claims", old: `{metadata: {name: own}}`, params: claims(controlled, is("Finished"))},
 		"it goes where another kind's pods claim by it": {policy: "claims", old: `{metadata: {name: own}}`, params: claims(ofJobSet, ``)},
 		"another template goes":                         {policy: "claims", old: `{metadata: {name: other}}`, params: claims(controlled, ``)},
@@ -171,7 +215,7 @@ func TestExpressions(t *testing.T) {
 		"a Job gets a pod by a label":      {policy: "pod-adoptions", old: pod(``, ``, ``), now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), refused: "would be a Job's by its labels"},
 		"the Job controller's pod":         {policy: "pod-adoptions", now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), may: []string{"update jobs/status"}},
 	}, func(t *testing.T, tc request) {
-		refusal := answer(t, tc)
+		refusal := answer(t, compiled["kueue-trainer-"+tc.policy], tc)
 		expect.That(t, (refusal == "") == (tc.refused == "") && strings.Contains(refusal, tc.refused), "The policy says %q, want %q", refusal, tc.refused)
 	})
 }
@@ -191,14 +235,10 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 }
 
 // answer is what a policy says to a request; empty: it lets it pass.
-func answer(t *testing.T, r request) string {
+func answer(t *testing.T, policy validating.Validator, r request) string {
 	t.Helper()
-	all := decoded(t)
-	policy := &all[slices.IndexFunc(all, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool {
-		return p.Name == "kueue-trainer-"+r.policy
-	})]
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Any"}
-	resource := schema.GroupVersionResource{Version: "v1", Resource: policy.Spec.MatchConstraints.ResourceRules[0].Resources[0]}
+	resource := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: "any"}
 	versioned := &admission.VersionedAttributes{VersionedKind: kind}
 	operation := admission.Update
 	object := func(text string) runtime.Object {
@@ -223,13 +263,14 @@ func answer(t *testing.T, r request) string {
 	} else {
 		versioned.VersionedObject = object(r.now)
 	}
-	versioned.Attributes = admission.NewAttributesRecord(versioned.VersionedObject, versioned.VersionedOldObject, kind, "team", "", resource, r.subresource,
+	name := expect.Must(meta.Accessor(cmp.Or(versioned.VersionedObject, versioned.VersionedOldObject)))(t).GetName()
+	versioned.Attributes = admission.NewAttributesRecord(versioned.VersionedObject, versioned.VersionedOldObject, kind, "team", name, resource, r.subresource,
 		operation, options, false, &user.DefaultInfo{Name: "tenant"})
 	var params runtime.Object
 	if r.params != "" {
 		params = object(r.params)
 	}
-	result := validator(t, policy).Validate(t.Context(), resource, versioned, params, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, rights(r.may))
+	result := policy.Validate(t.Context(), resource, versioned, params, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, rights(r.may))
 	for _, decision := range result.Decisions {
 		if decision.Action == validating.ActionDeny {
 			return decision.Message
