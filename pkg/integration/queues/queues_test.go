@@ -66,12 +66,14 @@ func TestManages(t *testing.T) {
 	type row struct {
 		settings       func(*kueueconfig.Settings)
 		withoutQueue   bool
+		deleted        bool
 		cached, stored []client.Object
 		unreadable     bool
 		want           bool
 	}
 	expect.Rows(t, map[string]row{
-		"a job with a queue":                                            {want: true},
+		"a job with a queue": {want: true},
+		"a job that is being deleted, as Kueue's own webhooks have it": {deleted: true},
 		"a job without":                                                 {withoutQueue: true},
 		"a job without, where these are managed":                        {settings: all, withoutQueue: true, want: true, cached: []client.Object{outside}},
 		"a namespace that Kueue manages":                                {settings: selects, cached: []client.Object{inside}, want: true},
@@ -84,6 +86,9 @@ func TestManages(t *testing.T) {
 		job := queuedJob()
 		if tc.withoutQueue {
 			job.Labels = nil
+		}
+		if tc.deleted {
+			job.DeletionTimestamp = new(metav1.Now())
 		}
 		c := kit.Gets(inttest.Fake(tc.cached...).Build(), func(client.Object, client.ObjectKey) error {
 			if tc.unreadable {
