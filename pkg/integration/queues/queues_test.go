@@ -173,7 +173,7 @@ func TestCheckThatCannotBeReadIsNoAnswer(t *testing.T) {
 func TestLabelledAtAsksTheAPIServer(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	labelled := kit.With(kit.Namespace("ns"), func(ns *corev1.Namespace) {
-		ns.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(at)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:kueue":{}}}}`)}}}
+		ns.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:kueue":{}}}}`)}}
 	})
 	live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
 		labelled.DeepCopyInto(obj.(*corev1.Namespace))
