@@ -27,6 +27,9 @@ func TestPending(t *testing.T) {
 		"somebody did":            {changes: []func(*kueue.Workload){Mark}, pending: true, message: "The workload is deactivated"},
 		"Kueue did": {changes: []func(*kueue.Workload){is(kueue.WorkloadDeactivationTarget)}, pending: true, byKueue: true,
 			cause: kueue.WorkloadMaximumExecutionTimeExceeded, message: "The workload is deactivated due to exceeding it"},
+		"Kueue did not, in so words": {changes: []func(*kueue.Workload){kit.Isnt(kueue.WorkloadDeactivationTarget, "")}, message: "The workload is deactivated"},
+		"it was deactivated by Kueue": {changes: []func(*kueue.Workload){is(kueue.WorkloadDeactivationTarget), kit.Deactivated},
+			cause: kueue.WorkloadMaximumExecutionTimeExceeded, message: "The workload is deactivated due to exceeding it"},
 		"it was deactivated": {changes: []func(*kueue.Workload){Mark, kit.Deactivated}, message: "The workload is deactivated"},
 		"it has finished":    {changes: []func(*kueue.Workload){Mark, is(kueue.WorkloadFinished)}, message: "The workload is deactivated"},
 	}, func(t *testing.T, tc row) {

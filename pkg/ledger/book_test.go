@@ -119,7 +119,7 @@ func TestBook(t *testing.T) {
 		"a pod is reclaimed": story{}.sees(21, running()).sees(30, reclaimed(running())).holds(40, seconds{"waiting": 10 * gpus, "running": 15 * gpus}),
 		"it is deleted":      story{}.sees(31, running().deleted(30)).loses(35, running().deleted(30)).holds(40, wasDeleted),
 		"an old copy comes after it is gone": story{}.loses(35, running().deleted(30)).sees(36, versioned(running(), "")).
-			sees(37, versioned(failed().release(34).reserve(35), "")).holds(40, wasDeleted),
+			sees(37, versioned(running().release(34).reserve(35), "")).holds(40, wasDeleted),
 		"another process sees an old copy after it is gone": story{}.loses(35, running().deleted(30)).
 			restarts(36, 37, versioned(running(), "")).sees(38, versioned(failed(), "")).holds(40, wasDeleted),
 		"another process goes on": story{}.sees(21, running()).restarts(22, 80, evicted().release(55)).holds(90, wasLost),

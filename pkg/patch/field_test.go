@@ -76,6 +76,7 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 		expect.Same(t, "Unexpected jobs", []string{"node", "launcher"}, expect.Must(f.Jobs(spec))(t))
 		expect.Must(f.Set(spec, placed))(t)
 		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
+		expect.That(t, !f.HoldsGate(spec) && !f.Gates(spec, "node"), "It is at the gate still: %s", expect.JSON(t, spec))
 		f.Drop(spec)
 		expect.Same(t, "Without ours", s.spec(s.first, s.second), expect.JSON(t, spec))
 	})

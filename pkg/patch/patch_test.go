@@ -5,8 +5,10 @@ package patch
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -96,6 +98,27 @@ func TestOursGoesLastAndOthersStay(t *testing.T) {
 func jobsPatched(manager string, jobs ...string) string {
 	list := expect.Each(jobs, func(job string) string { return `{"name":"` + job + `"}` })
 	return `{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` + strings.Join(list, ",") + `]}}}}`
+}
+
+func TestPatched(t *testing.T) {
+	patched := func(entry string) bool {
+		return Patched(Of(trainjob.Trainer23), &trainjob.Spec{RuntimePatches: entries(t, entry)})
+	}
+	expect.Answers(t, patched, map[string]expect.Row[string, bool]{
+		"our entry with a job":                    {In: jobsPatched(Manager, "node"), Want: true},
+		"our entry without, as in-tree leaves it": {In: ours},
+		"our entry, which cannot be read":         {In: `{"manager":"` + Manager + `","trainingRuntimeSpec":7}`, Want: true},
+		"somebody's":                              {In: jobsPatched("a.io/x", "node")},
+	})
+}
+
+func TestStampTouchesNobodyElse(t *testing.T) {
+	patches := entries(t, othersA, jobsPatched(Manager, "node"), nobodys)
+	expect.NoError(t, Stamp(patches, metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))))
+	stamped := strings.Replace(jobsPatched(Manager, "node"), `","`, `","time":"2026-01-02T03:04:05Z","`, 1)
+	got := texts(t, patches)
+	expect.Same(t, "Others' entries differ", []string{othersA, nobodys}, []string{got[0], got[2]})
+	expect.That(t, trainjob.SemanticallyEqual([]byte(stamped), []byte(got[1])), "Our entry is %s, want %s", got[1], stamped)
 }
 
 func TestUnknownJobs(t *testing.T) {

@@ -79,6 +79,14 @@ func TestHold(t *testing.T) {
 	})
 }
 
+func TestOfCopy(t *testing.T) {
+	expect.Answers(t, OfCopy, map[string]expect.Row[*kueue.Workload, bool]{
+		"a copy that is not held yet":        {In: kit.With(&kueue.Workload{}, kit.Copied), Want: true},
+		"one that lost its label since":      {In: &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{Finalizer}}}, Want: true},
+		"a Workload of this cluster's, held": {In: kit.With(&kueue.Workload{}, kit.Held)},
+	})
+}
+
 func TestPodsOf(t *testing.T) {
 	pods := []corev1.Pod{podOf("former"), podOf("this"), podOf("")}
 	rest := Of(running(), gpusQueue, "llm", pods[:1])
@@ -87,6 +95,7 @@ func TestPodsOf(t *testing.T) {
 	expect.Answers(t, func(in *kueue.Workload) []corev1.Pod { return PodsOf(in, pods) }, map[string]expect.Row[*kueue.Workload, []corev1.Pod]{
 		"a remainder":           {In: rest, Want: pods[:1]},
 		"one without its label": {In: unlabelled},
+		"one for no pod":        {In: Of(running(), gpusQueue, "llm", nil)},
 		"another Workload":      {In: running()},
 	}, cmpopts.EquateEmpty())
 }

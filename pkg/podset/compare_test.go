@@ -146,6 +146,7 @@ func TestTopologyDifference(t *testing.T) {
 		"both do, one tells ranks":                         {job: block, prebuilt: &kueue.PodSetTopologyRequest{Required: new("block")}},
 		"the TrainJob alone does":                          {job: block, want: unlike},
 		"the TrainJob's PodSets are to be together":        {job: &kueue.PodSetTopologyRequest{Required: new("block"), PodSetGroupName: new("g")}, prebuilt: block, want: unlike},
+		"they prefer others":                               {job: &kueue.PodSetTopologyRequest{Preferred: new("block")}, prebuilt: &kueue.PodSetTopologyRequest{Preferred: new("rack")}, want: unlike},
 		"the Workload alone does":                          {job: ranks, prebuilt: block, want: unlike},
 		"any will do for the Workload":                     {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: new(true)}, want: unlike},
 		"any will do for neither, and one says that it is": {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: new(false)}},

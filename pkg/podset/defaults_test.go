@@ -98,6 +98,8 @@ func TestNewDefaultsErrors(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"an unknown version": {version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
 			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"}},
+		"a version that is not served": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Served = false },
+			wantInErr: []string{"v1beta2"}},
 		"a version without a schema": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
 			wantInErr: []string{"v1beta2"}},
 		"a schema without PodSets": {version: "v1beta2",

@@ -78,6 +78,12 @@ func TestRunnable(t *testing.T) {
 		"a runtime with fewer replicas than none":                       {runtime: with("name: a", "name: a\n      replicas: -1"), says: "replicated job a has -1"},
 		"a runtime with fewer nodes than none, where Trainer takes one": {runtime: with("numNodes: 1", "numNodes: -1")},
 
+		"more nodes than anybody has": {spec: `trainer: {numNodes: 100001}`, field: "spec.trainer.numNodes", says: "a TrainJob may have 100000"},
+		"more than etcd takes":        {runtime: with("name: side,", "name: side, command: ["+strings.Repeat("x", maxBytes)+"],"), says: "bytes as JSON"},
+
+		"a JobSet of another controller": {runtime: with("  spec:\n    replicatedJobs:", "  spec:\n    managedBy: example.com/other\n    replicatedJobs:"), says: "managed by example.com/other"},
+		"pods of a selector":             {runtime: with("        spec:\n          template:", "        spec:\n          manualSelector: true\n          template:"), says: "selects its pods"},
+
 		"a part of a GPU":                      {spec: `trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 500m}}}`, field: perNode + "limits[nvidia.com/gpu]", says: "whole number"},
 		"a request beside the runtime's limit": {spec: `trainer: {resourcesPerNode: {requests: {cpu: 8}}}`, field: perNode + "requests[cpu]", says: "which is 4"},
 		"a limit below the runtime's request": {spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {cpu: 4}"),
@@ -95,6 +101,9 @@ func TestRunnable(t *testing.T) {
 		"our gate in an override":                     {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}], spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}]`, field: "spec.podTemplateOverrides[0].spec.schedulingGates[0].name", says: "leave it out"},
 		"a runtime that names the node":               {runtime: with("              initContainers:", "              nodeName: a100-0\n              initContainers:"), says: "replicated job node has nodeName a100-0"},
 		"our gate in the runtime":                     {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue-trainer.dev/admission}]\n              initContainers:"), says: "scheduling gate kueue-trainer.dev/admission"},
+		"Kueue's gate in the runtime":                 {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue.x-k8s.io/topology}]\n              initContainers:"), says: "scheduling gate kueue.x-k8s.io/topology"},
+		"Kueue's label of a queue in the runtime":     {runtime: with("annotations: {a: b}", `labels: {kueue.x-k8s.io/local-queue-name: q}`), says: "label kueue.x-k8s.io/local-queue-name"},
+		"that of a ClusterQueue":                      {runtime: with("annotations: {a: b}", `labels: {kueue.x-k8s.io/cluster-queue-name: q}`), says: "label kueue.x-k8s.io/cluster-queue-name"},
 		"Kueue's label in the runtime":                {runtime: with("annotations: {a: b}", `labels: {kueue.x-k8s.io/podset: node}`), says: "label kueue.x-k8s.io/podset"},
 		"Kueue's annotation in the runtime":           {runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), says: "annotation kueue.x-k8s.io/workload"},
 		"a label of JobSet's in a patch":              {spec: patched(`{metadata: {labels: {jobset.sigs.k8s.io/jobset-name: other}}}`), field: inPatch + "metadata.labels[jobset.sigs.k8s.io/jobset-name]", says: "leave it out"},
@@ -112,6 +121,8 @@ func TestRunnable(t *testing.T) {
 			field: "spec.initializer.dataset.env[1].value", says: "no quota is charged"},
 		"a cache of the runtime's": {runtime: strings.Replace(dataset, "{name: dataset-initializer, image: i}", `{name: dataset-initializer, image: i, env: [{name: STORAGE_URI, value: "cache://a/b"}]}`, 1),
 			says: "container dataset-initializer has variable STORAGE_URI"},
+		"a cache that an init container makes": {runtime: with("{name: fetch, image: i}", `{name: fetch, image: i, env: [{name: STORAGE_URI, value: " cache://a/b"}]}`),
+			says: "container fetch has variable STORAGE_URI"},
 		"a dataset that is downloaded": {runtime: dataset, spec: `initializer: {dataset: {storageUri: "hf://cache/b"}}`},
 		"our label in the runtime":     {runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), says: "label kueue-trainer.dev/gated"},
 	}, func(t *testing.T, tc row) {
@@ -159,11 +170,12 @@ func TestUnmade(t *testing.T) {
 		return expect.FieldsAndTypes(Unmade(&trainjob.TrainJob{}, nil, js))
 	}
 	expect.Answers(t, unmade, map[string]expect.Row[*jobsetapi.JobSet, []string]{
-		"no replicated job":      {In: jobSet(), Want: refused},
-		"one":                    {In: replicated("node", 1, nil, nil)},
-		"one that runs nothing":  {In: replicated("node", 0, new(int32(0)), nil)},
-		"as many Jobs as it can": {In: jobSet(makeJob("node").replicas(maxReplicas-1), makeJob("other"))},
-		"one more":               {In: jobSet(makeJob("node").replicas(maxReplicas), makeJob("other")), Want: refused},
+		"no replicated job":           {In: jobSet(), Want: refused},
+		"one":                         {In: replicated("node", 1, nil, nil)},
+		"one that runs nothing":       {In: replicated("node", 0, new(int32(0)), nil)},
+		"fewer completions than none": {In: replicated("node", 1, new(int32(-1)), nil), Want: refused},
+		"as many Jobs as it can":      {In: jobSet(makeJob("node").replicas(maxReplicas-1), makeJob("other"))},
+		"one more":                    {In: jobSet(makeJob("node").replicas(maxReplicas), makeJob("other")), Want: refused},
 	})
 }
 

@@ -86,6 +86,7 @@ func TestReclaimable(t *testing.T) {
 		"what was given is never taken back": {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)}, given: pods{{Name: "dataset", Count: 1}},
 			want: pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}}},
 		"a JobSet that may restart gives nothing back":           {statuses: jobs{status("Dataset", 0, 1, 0)}, maxRestarts: 1},
+		"what it gave back before stays given":                   {given: pods{{Name: "dataset", Count: 1}}, maxRestarts: 1, want: pods{{Name: "dataset", Count: 1}}},
 		"nor one of whose Jobs a rule restarts one":              {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.RestartJobAndIgnoreMaxRestarts},
 		"nor one that a rule restarts whatever maxRestarts says": {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.RestartJobSetAndIgnoreMaxRestarts},
 		"one that a rule ends gives back":                        {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.FailJobSet, want: pods{{Name: "dataset", Count: 1}}},

@@ -61,7 +61,7 @@ func TestPlaceTemplate(t *testing.T) {
 			placed: template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}})},
 		"Kueue's labels and annotations go, also those below its domain; others stay": {child: template(
 			keys{"kueue.x-k8s.io/podset": "node", "tas.kueue.x-k8s.io/x": "1", "my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", gatedLabel: "true", "kueue-trainer.dev/other": "1"},
-			keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
+			keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a", patch.ManagerAnnotation: patch.Manager}, nil, corev1.PodSpec{}),
 			placed: template(
 				keys{"my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", "kueue-trainer.dev/other": "1"},
 				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{})},
@@ -125,6 +125,9 @@ func TestPlacePod(t *testing.T) {
 		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
 		"a gate that Kueue took off beside ours stays away": {pod: of("wl", keys{"host": "h"}, gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")),
 			want: of("wl", nil, "kueue.x-k8s.io/topology"), placed: of("wl", keys{"host": "h"})},
+		"a gate of Kueue's that the pod still has stays": {pod: gated(gate, "kueue.x-k8s.io/topology"), want: gated("kueue.x-k8s.io/topology"), placed: gated("kueue.x-k8s.io/topology")},
+		"a gate that the pod lacks, of no admission by name": {pod: gated(gate), made: new(gated(gate, "kueue.x-k8s.io/topology")), want: gated("kueue.x-k8s.io/topology"),
+			wantInErr: []string{"kueue.x-k8s.io/topology"}},
 		"a gate of others that they took off stays away": {pod: gated(gate), want: gated("example.com/wait"), placed: gated()},
 		"a gate that came into the template after the pod": {pod: gated(gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")),
 			want: of("wl", nil, "kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},

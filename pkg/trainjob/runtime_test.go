@@ -164,6 +164,25 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	expect.Same(t, "Not the snapshot's nodes once Trainer has looked", 8, nodes())
 }
 
+// People create a runtime and a TrainJob in one go.
+func TestRuntimeThatTheCacheHasNotHeardOf(t *testing.T) {
+	runtimes := NewRuntimes(server(t, nil), server(t, nil, clusterRuntime("torch", 1)))
+	expect.Same(t, "Unexpected runtime", withNodes(1), *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t))
+}
+
+// Trainer 2.3 merges the resources that 2.2 replaces, and heeds the snapshot.
+func TestRuntimeIsAnotherForAnotherTrainer(t *testing.T) {
+	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), server(t, nil))
+	of := func(served TrainerVersion) Runtime {
+		t.Helper()
+		return expect.Must(runtimes.As(served).Of(t.Context(), jobWithTrainer(&trainer.Trainer{ResourcesPerNode: ptr.To(kit.GPUResources("8"))})))(t)
+	}
+	expect.That(t, of(Trainer22).Version != of(Trainer23).Version, "What is remembered of one is taken for the other's")
+	runtimes.Live = server(t, frozenAs("first", 8))
+	taken := expect.Must(runtimes.As(Trainer22).SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
+	expect.That(t, taken.IsZero(), "Trainer 2.2 took a snapshot at %s", taken)
+}
+
 // frozenAs returns a snapshot of the job that is told from others by its UID.
 func frozenAs(uid types.UID, nodes int) *corev1.ConfigMap {
 	cm := snapshotOf(testUID, snapshotYAML("ClusterTrainingRuntime", nodes))

@@ -197,6 +197,20 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
+// Trainer 2.1 has "auto" where later ones have a number.
+func TestSpecHasWhatItsTrainerAsksFor(t *testing.T) {
+	for processes, want := range map[string]*int32{`"auto"`: nil, `8`: ptr.To[int32](8)} {
+		spec := expect.FromJSON[Spec](t, `{"trainer":{"numNodes":2,"numProcPerNode":`+processes+`}}`)
+		expect.Same(t, "Unexpected trainer", &trainer.Trainer{NumNodes: ptr.To[int32](2), NumProcPerNode: want}, spec.Trainer)
+	}
+}
+
+func TestManagedExternally(t *testing.T) {
+	expect.Answers(t, func(in *string) bool { return (&TrainJob{Spec: Spec{ManagedBy: in}}).ManagedExternally() }, map[string]expect.Row[*string, bool]{
+		"absent means Trainer": {}, "Trainer": {In: ptr.To(ControllerName)}, "another": {In: ptr.To("kueue.x-k8s.io/multikueue"), Want: true},
+	})
+}
+
 func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 	for kind, want := range map[string]string{
 		"TrainJob": "*trainjob.TrainJob", "TrainJobList": "*trainjob.List",

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -67,9 +68,14 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		"2.1":                            {served: Trainer21, want: perJob{"node": replaced, "aside": {}}},
 		"2.2":                            {served: Trainer22, want: perJob{"node": replaced, "aside": {}}},
 		"2.2 of MPI: launcher and nodes": {served: Trainer22, runtime: mpiRuntime, want: perJob{"node": replaced, "launcher": replaced}},
-		"2.3 merges":                     {served: Trainer23, want: perJob{"node": merged}},
-		"nothing is asked for":           {served: Trainer22, asked: &trainer.Trainer{}, want: perJob{"node": shipped}},
-		"empty resources are none":       {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}}, want: perJob{"node": shipped}},
+		"2.2 of MPI with a launcher beside the nodes": {served: Trainer22, runtime: strings.Replace(mpiRuntime, "AsNode: true", "AsNode: false", 1), want: perJob{"node": {}, "launcher": replaced}},
+		"2.2 of MPI with something beside both": {served: Trainer22, runtime: mpiRuntime + "    - name: aside\n      template: {spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}}\n",
+			want: perJob{"node": replaced, "aside": {}}},
+		"2.3 merges":           {served: Trainer23, want: perJob{"node": merged}},
+		"nothing is asked for": {served: Trainer22, asked: &trainer.Trainer{}, want: perJob{"node": shipped}},
+		"requests alone": {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{Requests: shipped.Requests}},
+			want: perJob{"node": {Requests: shipped.Requests}}},
+		"empty resources are none": {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}}, want: perJob{"node": shipped}},
 	}, func(t *testing.T, tc row) {
 		stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, torchRuntime))}
 		c := kit.Fake(testScheme, stored).Build()
@@ -92,11 +98,13 @@ func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
 		pod := &spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		pod.Containers = append(pod.Containers, corev1.Container{Name: "beside", Resources: own})
 	}
+	before := spec.DeepCopy()
 	replaced := replaceResources(spec, jobWithTrainer(&trainer.Trainer{ResourcesPerNode: &gpus}))
 	for _, rj := range replaced.Template.Spec.ReplicatedJobs {
 		containers := rj.Template.Spec.Template.Spec.Containers
 		expect.Same(t, fmt.Sprintf("the container beside %s", rj.Name), own, containers[len(containers)-1].Resources)
 	}
+	expect.Same(t, "The runtime, which others use, changed", before, spec)
 }
 
 func TestSameMeaning(t *testing.T) {

@@ -36,13 +36,16 @@ func TestTrim(t *testing.T) {
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
 	gpus := kit.GPUResources("8")
+	tolerations := []corev1.Toleration{{Key: "spot"}}
 	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers:   []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
-		NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates,
+		InitContainers: []corev1.Container{{Name: "init", Image: "i", Resources: gpus, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+		Containers:     []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
+		Resources:      &gpus, Overhead: gpus.Limits, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}, NodeName: "n",
+		NodeSelector: map[string]string{"a": "b"}, Tolerations: tolerations, SchedulingGates: gates,
 	}}
 	asked := full.DeepCopy()
-	asked.Spec.Containers[0].Image = ""
-	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates}}
+	asked.Spec.InitContainers[0].Image, asked.Spec.Containers[0].Image = "", ""
+	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, Tolerations: tolerations, SchedulingGates: gates}}
 	workload := func(meta metav1.ObjectMeta, spec kueue.WorkloadSpec) *kueue.Workload {
 		return &kueue.Workload{ObjectMeta: meta, Spec: spec}
 	}
@@ -57,6 +60,8 @@ func TestTrim(t *testing.T) {
 	large := map[string]string{"a": strings.Repeat("b", maxUnqueued)}
 	exclusive := map[string]string{jobsetapi.ExclusiveKey: "rack"}
 	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
+	overridden := map[string]string{patch.ManagerAnnotation: patch.Manager}
+	behindGate := corev1.PodTemplateSpec{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
 	gatedLabel := map[string]string{patch.GatedLabel: "true"}
 	pod := func(spec corev1.PodSpec, gate string, labels map[string]string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels}, Spec: spec}
@@ -65,6 +70,7 @@ func TestTrim(t *testing.T) {
 		}
 		return p
 	}
+	finalized := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/long"} }
 	child := func(owner string, labels map[string]string, template corev1.PodTemplateSpec, both map[string]string) *batchv1.Job {
 		template.Labels, template.Annotations = maps.Clone(both), maps.Clone(both)
 		job := &batchv1.Job{ObjectMeta: owned(owner), Spec: batchv1.JobSpec{Template: template}}
@@ -90,18 +96,22 @@ func TestTrim(t *testing.T) {
 		"another kind's JobSet keeps its name":                              {trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")}},
 		"a JobSet of nobody's keeps its name":                               {trim: trimJobSet, in: &jobsetapi.JobSet{Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{}},
 		"a pod behind the gate keeps where it goes": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)),
-			want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed))},
+			want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector, Tolerations: tolerations}, patch.AdmissionGate, union(name, placed))},
 		"the same keeps of its annotations what an admission may change": {trim: trimPod,
 			in:   annotated(patch.AdmissionGate, union(counted, name, map[string]string{"kueue.x-k8s.io/workload": "w", "a": "b"})),
 			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"}))},
 		"a pod behind another gate keeps that it is there": {trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)),
 			want: pod(corev1.PodSpec{}, "", union(name, gatedLabel))},
-		"a pod of no JobSet keeps that it is there": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)), want: pod(corev1.PodSpec{}, "", gatedLabel)},
+		"a pod of no JobSet keeps that it is there": {trim: trimPod, in: kit.With(pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)), finalized), want: pod(corev1.PodSpec{}, "", gatedLabel)},
 		"a Job keeps whose it is, where its pods go and whether they wait for the first": {trim: TrimJob,
 			in:   child("JobSet", union(whose, counted), full, union(counted, placed, name, exclusive)),
 			want: child("JobSet", whose, lean, union(placed, name, exclusive))},
 		"a Job that waits keeps where its pods go":                 {trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)), want: child("JobSet", whose, lean, union(gatedLabel, name))},
 		"a Job that nobody has queued yet keeps where its pods go": {trim: TrimJob, in: child("JobSet", whose, full, name), want: child("JobSet", whose, lean, name)},
+		"a large Job that is placed keeps where its pods go":       {trim: TrimJob, in: child("JobSet", whose, full, union(placed, name, large)), want: child("JobSet", whose, lean, union(placed, name, large))},
+		"a large Job that waits does":                              {trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name, large)), want: child("JobSet", whose, lean, union(gatedLabel, name, large))},
+		"a large Job of an override does":                          {trim: TrimJob, in: child("JobSet", whose, full, union(overridden, name, large)), want: child("JobSet", whose, lean, union(overridden, name, large))},
+		"a large Job behind the gate does":                         {trim: TrimJob, in: child("JobSet", whose, behindGate, union(name, large)), want: child("JobSet", whose, behindGate, union(name, large))},
 		"a large Job that nobody queues keeps whose it is":         {trim: TrimJob, in: child("JobSet", whose, full, union(name, large)), want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil)},
 		"a large Job that JobSet did not make keeps whose it says it is": {trim: TrimJob, in: child("CronJob", whose, full, union(placed, name, large)),
 			want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil)},

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -35,6 +36,42 @@ func TestMayRun(t *testing.T) {
 		tc.change(wl)
 		expect.Same(t, "Unexpected MayRun", tc.want, state.MayRun(wl))
 	})
+}
+
+// Kueue leaves condition Evicted there, as False, where it admits a Workload again.
+func TestStoppingSince(t *testing.T) {
+	early, late := time.Now().Add(-2*time.Hour).Truncate(time.Second), time.Now().Add(-time.Hour).Truncate(time.Second)
+	evicted := func(at time.Time) *kueue.Workload {
+		return inttest.AdmittedOf("a", kit.Is(kueue.WorkloadEvicted, ""), kit.Since(at))
+	}
+	admittedAgain := inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadEvicted, ""), kit.Since(early))
+	deleted := kit.With(evicted(early), func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.NewTime(late)) })
+	expect.Rows(t, map[string]expect.Row[[]*kueue.Workload, time.Time]{
+		"none is stopped":             {In: []*kueue.Workload{inttest.AdmittedOf("a")}},
+		"one that is admitted again":  {In: []*kueue.Workload{admittedAgain}},
+		"one that is evicted":         {In: []*kueue.Workload{admittedAgain, evicted(late)}, Want: late},
+		"one that is deleted by then": {In: []*kueue.Workload{deleted}, Want: late},
+		"the first of several":        {In: []*kueue.Workload{evicted(early), evicted(late)}, Want: early},
+	}, func(t *testing.T, tc expect.Row[[]*kueue.Workload, time.Time]) {
+		began := time.Now()
+		got := state.StoppingSince(tc.In)
+		expect.That(t, got.Equal(tc.Want) || tc.Want.IsZero() && !got.Before(began), "StoppingSince() = %s, want %s", got, tc.Want)
+	})
+}
+
+// Of what has the name of a TrainJob, a part is of one before it, and a part of one in another namespace.
+func TestViewOfAJob(t *testing.T) {
+	job := inttest.Job("a")
+	elsewhere, child := inttest.AdmittedOf("a"), kit.ChildJob(inttest.JobSetOf(job, true), "node")
+	childElsewhere := child.DeepCopy()
+	elsewhere.Namespace, childElsewhere.Namespace = "elsewhere", "elsewhere"
+	c := inttest.Fake(inttest.WorkloadOf(job), inttest.AdmittedOf("former"), elsewhere, inttest.JobSetOf(job, true), child, childElsewhere).Build()
+	view := expect.Must(state.Observe(t.Context(), c, client.ObjectKeyFromObject(job)))(t)
+	expect.Same(t, "Workloads of that name, in its namespace", 2, len(view.Workloads))
+	expect.Same(t, "Jobs of that name, in its namespace", 1, len(view.Jobs))
+	expect.Same(t, "its own Workloads", 1, len(view.WorkloadsOf(job)))
+	expect.Same(t, "its own Jobs", 1, len(view.ChildJobsOf(job)))
+	expect.That(t, view.HoldingQuota(job) == nil, "The job holds the quota of a former one")
 }
 
 // Trainer names the JobSet as the TrainJob, and so may somebody else name one.
@@ -93,6 +130,27 @@ func TestHasPods(t *testing.T) {
 			job.Spec.Suspend = new(true)
 		}
 		expect.Same(t, "Unexpected HasPods", tc.want, state.HasPods(job))
+	})
+}
+
+// As JobSet names them.
+func TestJobNames(t *testing.T) {
+	js := inttest.JobSetOf(inttest.Job("a"), true, kit.ReplicatedJobs("node", 2)...)
+	expect.Same(t, "Unexpected names", []string{"llm-node-0", "llm-node-1"}, state.JobNames(js))
+}
+
+func TestLacksPods(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[func(*batchv1.Job), bool]{
+		"none is made yet":                            {In: kit.Active(0), Want: true},
+		"one of two is there":                         {In: kit.Active(1), Want: true},
+		"both are there":                              {In: kit.Active(2)},
+		"one has succeeded, and the other is there":   {In: kit.All(kit.Active(1), kit.Succeeded(1))},
+		"one has succeeded, and the other is gone":    {In: kit.Succeeded(1), Want: true},
+		"both have succeeded, and nobody says so yet": {In: kit.Succeeded(2)},
+		"it is done":                                  {In: kit.Completed},
+	}, func(t *testing.T, tc expect.Row[func(*batchv1.Job), bool]) {
+		child := kit.With(&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: new(int32(2)), Completions: new(int32(2))}}, tc.In)
+		expect.Same(t, "Unexpected LacksPods", tc.Want, state.LacksPods(child))
 	})
 }
 
