@@ -46,8 +46,10 @@ var (
 	NewResourceFormatter = resources.NewResourceFormatter
 	// ResourceValue returns a quantity of a resource as an Amount has it.
 	ResourceValue = resources.ResourceValue
-	// Sum and Product of amounts are at most the largest there is.
-	Sum, Product = math.SaturatingAdd, math.SaturatingMul
+	// Sum is that of two amounts, at most the largest there is.
+	Sum = math.SaturatingAdd
+	// Product is that of an amount and a number, at most the largest there is.
+	Product = math.SaturatingMul
 	// WithMissing returns amounts with those of others that are missing.
 	WithMissing = resource.MergeResourceListKeepFirst
 	// RequestsOf adds up what a pod asks for.

@@ -136,10 +136,11 @@ func (w *walk) noneHeld(ctx context.Context, g gomega.Gomega) {
 }
 
 // yields has the neighbour start a job that is more important than all, and reports, by an error, that
-// nobody makes room.
+// nobody makes room. The neighbour's other job goes: it could come first, and then there are two stops to wait for.
 func (w *walk) yields(ctx context.Context) error {
 	probe := w.neighbour.Job("probe").Priority(w.Name("highest")).GPUs(quota).Obj()
-	if err := w.Create(ctx, probe); err != nil {
+	other := client.IgnoreNotFound(w.Delete(ctx, w.neighbour.Job("toggled").Obj()))
+	if err := errors.Join(other, w.Create(ctx, probe)); err != nil {
 		return err
 	}
 	return errors.Join(within(ctx, w.patient(yielding), w.starts("probe")), w.Delete(ctx, probe))
@@ -208,9 +209,6 @@ func (w *walk) repeats() error {
 // leaves deletes the tenant's namespace, and reports, by an error, that its quota stays. What waits for that
 // quota is woken: Kueue does not, for it looks for the LocalQueue that is gone.
 func (w *walk) leaves(ctx context.Context) error {
-	if err := client.IgnoreNotFound(w.Delete(ctx, w.neighbour.Job("toggled").Obj())); err != nil {
-		return err
-	}
 	waits := w.neighbour.Job("waits").GPUs(quota).Obj()
 	if err := errors.Join(w.Create(ctx, waits), w.Delete(ctx, kit.Namespace(w.Namespace))); err != nil {
 		return err
