@@ -130,7 +130,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.eventuallyFinds(ctx, map[explain.Phase]string{explain.Unqueued: "warning", explain.Starting: "error"}[phase], "TrainJobStuck", "TrainJob "+w.Namespace+"/refused")
 	},
 		Entry("the JobSet", "count/jobsets.jobset.x-k8s.io", explain.Unqueued, "JobSetRefused", SpecTimeout(specTimeout)),
-		Entry("the Jobs", "count/jobs.batch", explain.Starting, "JobsRefused", SpecTimeout(specTimeout)),
+		Entry("the Jobs", jobSetTells, "count/jobs.batch", explain.Starting, "JobsRefused", SpecTimeout(specTimeout)),
 		Entry("the pods", "pods", explain.Starting, "PodsRefused", SpecTimeout(specTimeout)),
 	)
 

@@ -41,6 +41,9 @@ var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 // ones do not; there they are skipped.
 func since(trainer string) Labels { return Label(sinceLabel + trainer) }
 
+// jobSetTells marks what goes by JobSet's event of a Job that it was refused: 0.10, beside Trainer 2.1, records none.
+var jobSetTells = since(world.Trainer22)
+
 // core marks what every generation of Trainer has to get right; `make e2e-core-2.1` runs
 // these specs on the oldest, but for the long ones, whose course is the same with every
 // generation.
