@@ -104,11 +104,12 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 			borrower, owner := pair[0], pair[1]
 			for _, flavor := range flavors {
 				nodes := world.All(ctx, Default, borrower, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
-				job := borrower.Job("fills-" + flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").NodeSelector(flavor.Spec.NodeLabels)
+				// One of the nodes may have a kubelet, on kind, and has no other image.
+				job := borrower.payload("fills-" + flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").NodeSelector(flavor.Spec.NodeLabels)
 				borrower.MakeRunning(ctx, job, len(nodes.Items), flavor.Spec.NodeLabels)
 			}
 			By("giving a node back to " + owner.Namespace)
-			owner.Make(ctx, owner.Job("back").Queue("gpus").GPUs("8").Obj())
+			owner.Make(ctx, owner.payload("back").Queue("gpus").GPUs("8").Obj())
 			owner.EventuallyRuns(ctx, "back", 1, nil)
 			for _, w := range pair {
 				w.DeleteJobs(ctx)
