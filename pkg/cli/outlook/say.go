@@ -104,33 +104,43 @@ func (p *part) play(ctx context.Context, starts map[client.ObjectKey]*Start) err
 	if err != nil {
 		return err
 	}
-	waits := map[client.ObjectKey]bool{}
 	for _, e := range p.Entrants {
-		key := client.ObjectKeyFromObject(e.Workload)
-		p.names[key] = inventory.JobName(e.Workload)
+		p.names[client.ObjectKeyFromObject(e.Workload)] = inventory.JobName(e.Workload)
 		p.sources[e.Running.Source]++
-		if e.Running.Source == forecast.Unknown && kueuelib.HasQuotaReservation(e.Workload) {
-			p.unknown = append(p.unknown, p.names[key])
-		} else if e.Running.Source == forecast.Unknown {
-			waits[key] = true
-		}
 	}
 	if slices.ContainsFunc(p.Until, func(key client.ObjectKey) bool { return futures.Band(key, p.Horizon).P50 == nil }) {
-		// Those that never start keep nobody waiting.
-		if alone, err = p.Alone(ctx, waits); err != nil {
+		if err := p.findUnknown(ctx); err != nil {
 			return err
 		}
-		for key := range waits {
-			if alone[key] {
-				p.unknown = append(p.unknown, p.names[key])
-			}
-		}
 	}
-	slices.Sort(p.unknown)
 	for _, key := range p.Until {
 		starts[key] = p.answer(futures, key)
 	}
 	return nil
+}
+
+// findUnknown finds those of which nobody knows how long they run, and that others may wait for: who never starts keeps
+// nobody waiting.
+func (p *part) findUnknown(ctx context.Context) error {
+	waits := map[client.ObjectKey]bool{}
+	for _, e := range p.Entrants {
+		key := client.ObjectKeyFromObject(e.Workload)
+		switch {
+		case e.Running.Source != forecast.Unknown:
+		case kueuelib.HasQuotaReservation(e.Workload):
+			p.unknown = append(p.unknown, p.names[key])
+		default:
+			waits[key] = true
+		}
+	}
+	alone, err := p.Alone(ctx, waits)
+	for key := range waits {
+		if alone[key] {
+			p.unknown = append(p.unknown, p.names[key])
+		}
+	}
+	slices.Sort(p.unknown)
+	return err
 }
 
 func (p *part) answer(futures *forecast.Futures, key client.ObjectKey) *Start {
