@@ -66,11 +66,13 @@ func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 
 // leftOut has those who wait and at whom Kueue does not look as things are, as those of a stopped queue.
 func leftOut(at *outlook.Outlook, looked []*kueue.Workload) []Waiting {
+	known := map[client.ObjectKey]bool{}
+	for _, wl := range looked {
+		known[client.ObjectKeyFromObject(wl)] = true
+	}
 	var out []Waiting
 	for _, p := range at.Pending() {
-		if slices.ContainsFunc(looked, func(wl *kueue.Workload) bool {
-			return client.ObjectKeyFromObject(wl) == client.ObjectKeyFromObject(p.Workload)
-		}) {
+		if known[client.ObjectKeyFromObject(p.Workload)] {
 			continue
 		}
 		out = append(out, Waiting{Job: inventory.JobName(p.Workload), ClusterQueue: string(p.ClusterQueue), Priority: kueuelib.Priority(p.Workload),
