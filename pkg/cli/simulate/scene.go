@@ -39,16 +39,16 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	if !all {
 		warn("what TrainJobs of other namespaces tell of their running times is not seen")
 	}
-	at, _ := cluster.Placed(ctx, c, cluster.Kueue)
+	// Without it, jobs are not told apart by their users, and Kueue is where its manifests install it.
+	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
+	at := cluster.KueuePlace(o.Manager)
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
 		warn("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	} else if o.Kueue == nil {
-		warn("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", at.ConfigMap, at.Namespace)
+		warn("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", at.Name, at.Namespace)
 	}
-	// Without it, jobs are not told apart by their users.
-	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
 	var deployment appsv1.Deployment
-	if c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Deployment}, &deployment) == nil {
+	if c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: cluster.Kueue.Deployment}, &deployment) == nil {
 		release := cluster.Release(&deployment, nil)
 		if release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
 			warn("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
