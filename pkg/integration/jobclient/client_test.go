@@ -243,8 +243,8 @@ func TestStartIsExpectedUnlessItIsRefused(t *testing.T) {
 	})
 }
 
-// A write that is refused again and again is not made as often as it is asked for; one that is kept once starts anew, and
-// who was merely overtaken tries again.
+// A write that is refused again and again is retried later and later. After one that succeeds this begins anew, and a conflict
+// is retried at once.
 func TestRefusedWriteWaits(t *testing.T) {
 	stored := inttest.Fake(jobAt(2)).Build()
 	var answer error
