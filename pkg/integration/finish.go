@@ -127,6 +127,11 @@ func mayBeMadeAgain(j *job) time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
+	return inHand(j)
+}
+
+// inHand returns how long Trainer may still carry on what it saw of a job before this process first asked.
+func inHand(j *job) time.Duration {
 	return max(0, firstSeen(&j.record.ended.held).Add(podtracking.ResumeGrace).Sub(j.view.At))
 }
 

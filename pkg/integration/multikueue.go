@@ -180,6 +180,8 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	// Pods that were admitted by a Workload which nobody has are somebody else's.
+	view.Workloads = append(view.Workloads, placeholder.Former(rest))
 	pods, err := r.deps.podsIn(view).Left(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -82,6 +83,17 @@ func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	said := saidOf(r)
 	expect.Must(look(t, r, jobKey))(t)
 	expect.That(t, !strings.Contains(strings.Join(*said, ""), kueue.WorkloadFinished), "It is finished: %q", *said)
+}
+
+// jobframework takes the finalizer off the Workload of a job with another time limit, whatever runs on it.
+func TestDeletedWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	stored.Labels[kueueconstants.MaxExecTimeSecondsLabel] = "900"
+	wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) })
+	r, _ := newReconciler(t, stored, js, kit.ChildJob(js, "node", kit.Active(1)), wl)
+	_, err := look(t, r, jobKey)
+	expect.That(t, errors.Is(err, errStillActive), "The look ended with %v", err)
+	expect.That(t, inttest.Exists(t, r.deps.client, wl), "The Workload is gone, and its quota, beside a pod")
 }
 
 var evicted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
@@ -482,6 +494,11 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 		return kit.With(rest, change...)
 	}
 	uncharged := func(rest *kueue.Workload) { rest.Status = kueue.WorkloadStatus{} }
+	ofPrebuilt := placeholder.Of(kit.With(copyOf(), func(wl *kueue.Workload) { wl.Name = "llm-quota" }), gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+	ofPrebuilt.Status = placeholder.Charge(copyOf())
+	admittedBy := func(workload string) *corev1.Pod {
+		return kit.With(podLeft(), func(pod *corev1.Pod) { pod.Annotations = map[string]string{kueue.WorkloadAnnotation: workload} })
+	}
 	ended := podLeft()
 	ended.Status.Phase, ended.Finalizers = corev1.PodFailed, []string{"example.com/mine"}
 	ofAnother := podLeft()
@@ -493,13 +510,15 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 		kept, again bool
 	}
 	expect.Rows(t, map[string]row{
-		"while a pod is left":                    {rest: made(), there: []client.Object{podLeft()}, kept: true, again: true},
-		"without a pod":                          {rest: made()},
-		"with a pod that somebody keeps":         {rest: made(), there: []client.Object{ended}},
-		"with a pod of another run":              {rest: made(), there: []client.Object{ofAnother}},
-		"that nobody came to charge":             {rest: made(uncharged), there: []client.Object{podLeft()}},
-		"that is about to be charged":            {rest: made(uncharged, func(rest *kueue.Workload) { rest.CreationTimestamp = metav1.Now() }), there: []client.Object{podLeft()}, kept: true, again: true},
-		"which does not say what pods it is for": {rest: made(func(rest *kueue.Workload) { rest.Annotations = nil }), kept: true},
+		"while a pod is left":                           {rest: made(), there: []client.Object{podLeft()}, kept: true, again: true},
+		"without a pod":                                 {rest: made()},
+		"with a pod that somebody keeps":                {rest: made(), there: []client.Object{ended}},
+		"with a pod of another run":                     {rest: made(), there: []client.Object{ofAnother}},
+		"that nobody came to charge":                    {rest: made(uncharged), there: []client.Object{podLeft()}},
+		"that is about to be charged":                   {rest: made(uncharged, func(rest *kueue.Workload) { rest.CreationTimestamp = metav1.Now() }), there: []client.Object{podLeft()}, kept: true, again: true},
+		"while a pod of a Workload of any name is left": {rest: ofPrebuilt, there: []client.Object{admittedBy("llm-quota")}, kept: true, again: true},
+		"with a pod that somebody else queued":          {rest: made(), there: []client.Object{admittedBy("llm-quota")}},
+		"which does not say what pods it is for":        {rest: made(func(rest *kueue.Workload) { rest.Annotations = nil }), kept: true},
 	}, func(t *testing.T, tc row) {
 		w := newWorker(t, append(tc.there, tc.rest)...)
 		result := expect.Must((&remainders{deps: w.deps}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)}))(t)

@@ -98,8 +98,9 @@ func decide(ctx context.Context, j *job) result {
 	if j.alive() {
 		// jobframework has no context for it.
 		active, wl := j.active(ctx), j.holdingQuota()
-		if active && wl != nil && jobframework.PrebuiltWorkloadNameFor(j) != "" {
-			// It would finish the Workload of a job with another limit, and the quota would go before the pods.
+		if wl != nil && (!wl.DeletionTimestamp.IsZero() || active && jobframework.PrebuiltWorkloadNameFor(j) != "") {
+			// Of a job with another limit it would finish the Workload, or let a deleted one go, and the quota with it before the
+			// pods.
 			keepTimeLimit(j, wl)
 		}
 	}

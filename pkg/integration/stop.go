@@ -12,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -25,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -253,11 +255,29 @@ func suspendDeleted(ctx context.Context, j *job) result {
 	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() && comesBack(j) == nil || !managed(j) || j.pods().Closed() {
 		return result{}
 	}
-	if err := suspend(ctx, j, false, metrics.StopTrainJobDeleted); err != nil {
-		return ofError(client.IgnoreNotFound(err))
+	err := suspend(ctx, j, false, metrics.StopTrainJobDeleted)
+	switch {
+	case err == nil:
+		ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
+	case refusedWithoutRuntime(ctx, j, err):
+		j.warn(jobevents.ReasonRefused, jobevents.ActionStop, "%v", err)
+		wait := inHand(j)
+		return result{again: wait, done: wait > 0}
 	}
-	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
-	return result{}
+	return ofError(client.IgnoreNotFound(err))
+}
+
+// refusedWithoutRuntime reports whether err is Trainer's refusal to change a deleted job of which it can make no JobSet any
+// more: its runtime is gone, and whoever deletes a job in the foreground has its snapshot deleted, too.
+func refusedWithoutRuntime(ctx context.Context, j *job, err error) bool {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || j.jobSet() != nil {
+		return false
+	}
+	if _, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
+		return false
+	}
+	_, err = j.deps.Runtimes.For(ctx, &j.TrainJob)
+	return podsets.RuntimeMissing(err)
 }
 
 // awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -26,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -156,6 +158,46 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 			"It is suspended: %t, after %d writes; want %t, %d", storedJob(t, r).Suspended(), writes, tc.want, tc.writes)
 		// Trainer may be about to make a JobSet by what it saw before.
 		expect.Same(t, "The quota is kept", tc.quota, outcome.done && outcome.again > 0)
+	})
+}
+
+// Whoever deletes a job in the foreground has its JobSet go before it. Trainer refuses every change of one whose runtime is gone.
+func TestDeletedJobGivesItsQuotaBackWhereTrainerRefusesToSuspendIt(t *testing.T) {
+	type row struct {
+		runtime, jobSet bool
+		err             error
+		goes            bool
+	}
+	refused := apierrors.NewForbidden(jobclient.Resource, "job", errors.New("spec.runtimeRef: Invalid value"))
+	expect.Rows(t, map[string]row{
+		"its runtime is gone":            {err: refused, goes: true},
+		"its JobSet is there":            {err: refused, jobSet: true},
+		"Trainer may make another one":   {err: refused, runtime: true},
+		"the API server does not answer": {err: apierrors.NewServiceUnavailable("away")},
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Minute))
+			if !tc.runtime {
+				stored.Spec.RuntimeRef.Name = "gone"
+			}
+			r, recorder := newReconciler(t, kit.With(stored, isDeleted), inttest.WorkloadOf(stored, kit.Admitted, kit.Held))
+			if tc.jobSet {
+				create(t, r, js)
+			}
+			r.deps.client = kit.Writes(r.deps.client, func(w kit.Write) error {
+				if w.Verb == "patch" {
+					return tc.err
+				}
+				return nil
+			})
+			ending := func() result {
+				return untilEnd(t.Context(), jobOf(t, r, storedJob(t, r)), rulesOf(phaseDeleting).before)
+			}
+			expect.That(t, ending().ends(), "The quota goes while Trainer may have the job in hand")
+			time.Sleep(podtracking.ResumeGrace)
+			expect.Same(t, "The quota goes", tc.goes, !ending().ends())
+			expect.Same(t, "The user is told", tc.goes, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
+		})
 	})
 }
 

@@ -34,6 +34,9 @@ const (
 	// RunsAnnotation is on a remainder: the UIDs of the JobSets whose pods it is charged for.
 	RunsAnnotation = "kueue-trainer.dev/jobset-uids"
 
+	// WorkloadAnnotation is on a remainder: the name of the Workload that these pods were admitted by, and say so themselves.
+	WorkloadAnnotation = "kueue-trainer.dev/workload"
+
 	// PodsLeft is the reason of what is true of a Workload that holds quota only for pods that are left.
 	PodsLeft = "PodsLeft"
 )
@@ -77,7 +80,7 @@ func Of(wl *kueue.Workload, queue *kueue.ClusterQueue, job string, pods []corev1
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: wl.Namespace, Name: NameOf(wl), Labels: map[string]string{Label: job},
-			Annotations: map[string]string{RunsAnnotation: strings.Join(sets.List(runs), ",")},
+			Annotations: map[string]string{RunsAnnotation: strings.Join(sets.List(runs), ","), WorkloadAnnotation: wl.Name},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: kueue.SchemeGroupVersion.String(), Kind: "ClusterQueue", Name: queue.Name, UID: queue.UID, Controller: ptr.To(true),
 			}},
@@ -96,6 +99,11 @@ func Runs(rest *kueue.Workload) sets.Set[string] {
 		return nil
 	}
 	return sets.New(strings.Split(runs, ",")...)
+}
+
+// Former returns the name of the Workload that a remainder is charged in the place of, as much as is left of it.
+func Former(rest *kueue.Workload) *kueue.Workload {
+	return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: rest.Namespace, Name: rest.Annotations[WorkloadAnnotation]}}
 }
 
 // PodsOf returns those of pods that a remainder is charged for.

@@ -50,7 +50,7 @@ func TestOf(t *testing.T) {
 	want := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "remainder-wl", Labels: map[string]string{Label: "llm"},
-			Annotations:     map[string]string{RunsAnnotation: "a,b"},
+			Annotations:     map[string]string{RunsAnnotation: "a,b", WorkloadAnnotation: "trainjob-llm-1"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "ClusterQueue", Name: "gpus", UID: "cq", Controller: ptr.To(true)}},
 		},
 		Spec: kueue.WorkloadSpec{QueueName: "queue", Priority: ptr.To[int32](7), PodSets: of.DeepCopy().Spec.PodSets},

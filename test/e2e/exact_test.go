@@ -103,6 +103,17 @@ var _ = It("A running TrainJob keeps its pods and its Workload when its runtime 
 	w.ConsistentlyKeeps(ctx, "runs", pods, before)
 }, SpecTimeout(specTimeout))
 
+var _ = It("A running TrainJob whose runtime is gone gives its quota back when it is deleted in the foreground", core, func(ctx context.Context) {
+	w := newPools(ctx, "8", "0")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
+	w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+	Expect(w.Delete(ctx, runtime)).To(Succeed())
+	job := get(ctx, w, world.NewTrainJob(), "runs")
+	Expect(w.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+	w.EventuallyGone(ctx, job)
+	w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
+}, SpecTimeout(specTimeout))
+
 var _ = Describe("An evicted TrainJob", func() {
 	It("counts as active and keeps its quota until its last pod is gone, and says so", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		// People are told after ten seconds.

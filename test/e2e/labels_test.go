@@ -72,6 +72,16 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
+	It("takes no quota from the pods of one whose Workload was deleted by another time limit", func(ctx context.Context) {
+		w, _ := newRunning(ctx, "slow", "4s")
+		Expect(w.Delete(ctx, w.Workload(ctx, "slow"))).To(Succeed())
+		Eventually(ctx, func() error {
+			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
+		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "slow", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		w.EventuallyRuns(ctx, "slow", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("leaves one deactivated whose time limit is changed while its pods end", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "slow", "4s")
 		uid := w.Workload(ctx, "slow").UID

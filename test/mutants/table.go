@@ -186,6 +186,8 @@ var mutants = slices.Concat(
 			"(podSpecSchema, runtime.DeepCopyJSON(base), over)", "(podSpecSchema, over, runtime.DeepCopyJSON(base))"),
 	),
 	in("pkg/integration/multikueue.go",
+		bug("a remainder goes before the pods of a prebuilt Workload", "TestRemainderGoesWithItsLastPod", "append(view.Workloads, placeholder.Former(rest))", "view.Workloads"),
+
 		bug("the quota of pods that are left is charged to nobody", "TestReleaseCopies", "if state.HoldsQuota(wl) && wl", "if !state.HoldsQuota(wl) && wl"),
 		bug("Kueue overwrites what a remainder is charged", "TestRemainderIsChargedOnceKueueHasJudgedIt", "judged := reserved != nil && reserved.Reason", "judged := reserved == nil || reserved.Reason"),
 		bug("what is charged for pods that are left goes before them", "TestRemainderGoesWithItsLastPod", "len(placeholder.PodsOf(rest, pods)) > 0", "len(placeholder.PodsOf(rest, pods)) == 0"),
@@ -199,7 +201,13 @@ var mutants = slices.Concat(
 	in("pkg/integration/jobevents/recorder.go",
 		bug("a TrainJob is not told what it waits for now, but what it waited for before", "TestBroadcast", "about.FieldPath = fmt", "_ = fmt"),
 	),
+	in("pkg/integration/reconciler.go",
+		bug("a deleted Workload goes by another time limit", "TestDeletedWorkloadIsKeptWhilePodsAreLeft", "!wl.DeletionTimestamp.IsZero() || active", "active"),
+	),
 	in("pkg/integration/stop.go",
+		bug("a deleted job keeps its quota where Trainer refuses its suspension", "TestDeletedJobGivesItsQuotaBackWhereTrainerRefusesToSuspendIt", "return podsets.RuntimeMissing(err)", "return podsets.RuntimeMissing(err) && j == nil"),
+		bug("a deleted job gives its quota back where Trainer can make its JobSet", "TestDeletedJobGivesItsQuotaBackWhereTrainerRefusesToSuspendIt", "return podsets.RuntimeMissing(err)", "return podsets.RuntimeMissing(err) || true"),
+
 		bug("quota goes while the JobSet of a former job of the name may get pods", "TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods",
 			"	if js != nil {\n		// The one", "	if js == nil {\n		// The one"),
 		bug("the quota of a job that is created again without a queue stays", "TestFormerJobLosesItsQuotaWhateverTheNextOneIs",
