@@ -103,15 +103,20 @@ var _ = It("A running TrainJob keeps its pods and its Workload when its runtime 
 	w.ConsistentlyKeeps(ctx, "runs", pods, before)
 }, SpecTimeout(specTimeout))
 
-var _ = It("A running TrainJob whose runtime is gone gives its quota back when it is deleted in the foreground", core, func(ctx context.Context) {
+// Trainer 2.1 and 2.2 keep a runtime that is in use.
+var _ = It("A running TrainJob whose runtime is gone gives its quota back when it is deleted in the foreground", core, since(world.Trainer23), func(ctx context.Context) {
 	w := newPools(ctx, "8", "0")
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
-	Expect(w.Delete(ctx, runtime)).To(Succeed())
+	Expect(w.Delete(ctx, runtime.DeepCopy())).To(Succeed())
 	job := get(ctx, w, world.NewTrainJob(), "runs")
 	Expect(w.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+	w.EventuallyNoWorkload(ctx, "runs")
+	// Trainer does not even let the garbage collector take its finalizer off.
+	Expect(w.Get(ctx, client.ObjectKeyFromObject(job), job)).To(Succeed())
+	runtime.ResourceVersion = ""
+	w.Make(ctx, runtime)
 	w.EventuallyGone(ctx, job)
-	w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 }, SpecTimeout(specTimeout))
 
 var _ = Describe("An evicted TrainJob", func() {
