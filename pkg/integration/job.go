@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -60,12 +59,10 @@ type decision struct {
 }
 
 var (
-	_ jobframework.GenericJob              = (*job)(nil)
-	_ jobframework.JobWithCustomStop       = (*job)(nil)
-	_ jobframework.JobWithReclaimablePods  = (*job)(nil)
-	_ jobframework.JobWithPodLabelSelector = (*job)(nil)
-	_ jobframework.JobWithManagedBy        = (*job)(nil)
-	_ jobframework.TopLevelJob             = (*job)(nil)
+	_ jobframework.GenericJob             = (*job)(nil)
+	_ jobframework.JobWithCustomStop      = (*job)(nil)
+	_ jobframework.JobWithReclaimablePods = (*job)(nil)
+	_ jobframework.TopLevelJob            = (*job)(nil)
 )
 
 func (j *job) Object() client.Object { return &j.TrainJob }
@@ -94,10 +91,6 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		jobframework.SanitizePodSets(j.described)
 	}
 	return (&kueue.WorkloadSpec{PodSets: j.described}).DeepCopy().PodSets, nil
-}
-
-func (j *job) PodLabelSelector() string {
-	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
 }
 
 // IsActive implements jobframework.GenericJob, by what was found out before jobframework's look.
@@ -365,11 +358,3 @@ func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trai
 	}
 	return statuses, nil
 }
-
-func (j *job) CanDefaultManagedBy() bool {
-	return kueuelib.MultiKueueEnabled() && !j.ManagedExternally()
-}
-
-func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
-
-func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }
