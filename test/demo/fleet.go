@@ -29,7 +29,7 @@ import (
 func playFleet(ctx context.Context, dir string) {
 	fleet := attempt.Must(world.StartFleet(ctx, dir, os.Stdout))
 	s := &fleetStage{states: map[string]string{}, places: map[string][]place{}}
-	s.teller = teller{paint: show.Painter(os.Stdout), width: 6, look: s.look, state: s.state}
+	s.teller = teller{paint: show.Painter(os.Stdout), width: 6, look: s.look}
 	limited(ctx, func(ctx context.Context) { s.play(ctx, fleet) })
 }
 
@@ -148,12 +148,8 @@ func (s *fleetStage) kill(ctx context.Context) (lost string) {
 	return ""
 }
 
-func (s *fleetStage) state() string {
-	return fmt.Sprintf(" the jobs: %v, their places: %v", s.states, s.places)
-}
-
 func (s *fleetStage) claim(text string, is func() bool) claim {
-	return claimed(text, is, func() string { return fmt.Sprintf("their places: %v", s.places) })
+	return claim{text, is, func() string { return fmt.Sprintf("the jobs: %v, their places: %v", s.states, s.places) }}
 }
 
 func (s *fleetStage) look(ctx context.Context) {

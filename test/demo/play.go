@@ -118,25 +118,13 @@ type teller struct {
 	width int
 	// look tells what is new, and fails where it spoils the story.
 	look func(context.Context)
-	// state is how far everything is, for a story that stopped.
-	state func() string
 }
 
-// claim is a sentence about the cluster, and how it is checked.
+// claim is a sentence about the cluster, whether it is so, and what is so otherwise.
 type claim struct {
-	text string
-	// check says what is otherwise.
-	check func() error
-}
-
-// claimed is one that something is so, with what is said where it is not.
-func claimed(text string, is func() bool, otherwise func() string) claim {
-	return claim{text, func() error {
-		if !is() {
-			return errors.New(otherwise())
-		}
-		return nil
-	}}
+	text      string
+	is        func() bool
+	otherwise func() string
 }
 
 // await looks at what comes until all claims hold, and says what does not when that takes too long.
@@ -154,7 +142,7 @@ func (t *teller) await(ctx context.Context, claims ...claim) {
 		}
 		err := attempt.To(func() { t.look(ctx) })
 		if ctx.Err() != nil {
-			attempt.Fail("this did not come true %w: %s\nWhat the API server shows:%s", context.Cause(ctx), open, t.state())
+			attempt.Fail("this did not come true %w: %s", context.Cause(ctx), open)
 		}
 		attempt.Succeed(err, "the story awaited: %s", open)
 	}
@@ -163,8 +151,8 @@ func (t *teller) await(ctx context.Context, claims ...claim) {
 // firstUntrue returns the first claim that does not hold and why, or "".
 func firstUntrue(claims []claim) string {
 	for _, c := range claims {
-		if err := c.check(); err != nil {
-			return fmt.Sprintf("%s (%v)", c.text, err)
+		if !c.is() {
+			return fmt.Sprintf("%s (%s)", c.text, c.otherwise())
 		}
 	}
 	return ""
@@ -176,8 +164,8 @@ func (t *teller) verify(claims ...claim) {
 	var untrue []string
 	for _, c := range claims {
 		mark, text := t.paint.Green("true  "), c.text
-		if err := c.check(); err != nil {
-			mark, text = t.paint.Red("UNTRUE"), fmt.Sprintf("%s: %v", c.text, err)
+		if !c.is() {
+			mark, text = t.paint.Red("UNTRUE"), fmt.Sprintf("%s: %s", c.text, c.otherwise())
 			untrue = append(untrue, text)
 		}
 		fmt.Printf("  %s  %s\n", mark, text)
@@ -220,5 +208,3 @@ func complete(t *trainer.TrainJob) bool {
 func runs(pod corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
 }
-
-func succeeded(pod corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }

@@ -67,7 +67,7 @@ type job struct {
 
 func newStory(cluster *world.Cluster) *story {
 	s := &story{cluster: cluster, poolOf: map[string]string{}}
-	s.teller = teller{paint: show.Painter(os.Stdout), width: 14, look: s.look, state: s.state}
+	s.teller = teller{paint: show.Painter(os.Stdout), width: 14, look: s.look}
 	return s
 }
 
@@ -115,8 +115,8 @@ namespaces, pools and ClusterQueue by names that end in -demo. Seconds, TrainJob
 		vit.ran("trained on H100 nodes only", "h100"),
 		resnet.claim("lost its quota to "+llama.String(), func() bool { return resnet.preemptor == llama }),
 		vit.claim("had no pod until "+llama.String()+" finished", func() bool { return !vit.began.Before(&free) }),
-		claimed("every pod selected its nodes by the labels of its pool, no more and no less",
-			func() bool { return s.misplaced == "" }, func() string { return s.misplaced }),
+		claim{"every pod selected its nodes by the labels of its pool, no more and no less",
+			func() bool { return s.misplaced == "" }, func() string { return s.misplaced }},
 		resnet.finishes(), llama.finishes(), qwen.finishes(), vit.finishes(), s.quotaFree())
 }
 
@@ -179,7 +179,8 @@ func (s *story) submit(ctx context.Context, at site, builder *kit.TrainJobBuilde
 func (s *story) look(ctx context.Context) {
 	s.teams[0].Read(ctx, &s.queue, s.queue.Name)
 	for _, j := range s.jobs {
-		j.TrainJob, j.workload, j.pods = j.at.TrainJob(ctx, j.Name), cmp.Or(j.at.Workload(ctx, j.Name), &kueue.Workload{}), j.at.Pods(ctx, j.Name)
+		j.TrainJob = j.at.TrainJob(ctx, j.Name)
+		j.workload, j.pods = cmp.Or(j.at.Workload(ctx, j.Name), &kueue.Workload{}), j.at.Pods(ctx, j.Name)
 		s.tellWhy(j)
 		s.tellWhere(j)
 		if complete(j.TrainJob) && j.condition(kueue.WorkloadFinished).Status == metav1.ConditionTrue {
@@ -228,12 +229,7 @@ func (s *story) tellWhere(j *job) {
 		}
 	}
 	for _, set := range j.admitted() {
-		var nodes []string
-		for _, pod := range j.of(set, runs) {
-			nodes = append(nodes, pod.Spec.NodeName)
-		}
-		if len(nodes) == int(*set.Count) {
-			slices.Sort(nodes)
+		if nodes := j.nodes(set); nodes != nil {
 			s.once(j, plain, fmt.Sprintf("%s runs on %s", set.Name, strings.Join(nodes, ", ")))
 		}
 	}
@@ -263,20 +259,30 @@ func (j *job) admitted() []kueue.PodSetAssignment {
 	return j.workload.Status.Admission.PodSetAssignments
 }
 
-// of are the pods of a replicated job that are something.
-func (j *job) of(set kueue.PodSetAssignment, is func(corev1.Pod) bool) []corev1.Pod {
-	return slices.DeleteFunc(world.OfReplicatedJob(j.pods, string(set.Name)), func(pod corev1.Pod) bool { return !is(pod) })
+// nodes are those of the pods of a replicated job, nil as long as not all of them run.
+func (j *job) nodes(set kueue.PodSetAssignment) (nodes []string) {
+	for _, pod := range world.OfReplicatedJob(j.pods, string(set.Name)) {
+		if runs(pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	if len(nodes) != int(*set.Count) {
+		return nil
+	}
+	return slices.Sorted(slices.Values(nodes))
 }
 
 func (j *job) claim(text string, is func() bool) claim {
-	return claimed(fmt.Sprintf("%s %s", j, text), is, j.state)
+	return claim{fmt.Sprintf("%s %s", j, text), is, func() string {
+		return fmt.Sprintf("told last: %q; it ran on %v, has %d pods, TrainJob complete: %t", j.told[len(j.told)-1], j.pools, len(j.pods), complete(j.TrainJob))
+	}}
 }
 
 func (s *story) trains(j *job, pool string) claim {
-	runsThere := func(pod corev1.Pod) bool { return runs(pod) && s.poolOf[pod.Spec.NodeName] == pool }
 	return j.claim("trains: all its pods with GPUs run on pool "+pool, func() bool {
 		for _, set := range j.admitted() {
-			if flavor := string(set.Flavors[kit.GPU]); flavor != "" && (flavor != j.at.Name(pool) || len(j.of(set, runsThere)) != int(*set.Count)) {
+			flavor, nodes := string(set.Flavors[kit.GPU]), j.nodes(set)
+			if flavor != "" && (flavor != j.at.Name(pool) || nodes == nil || slices.ContainsFunc(nodes, func(node string) bool { return s.poolOf[node] != pool })) {
 				return false
 			}
 		}
@@ -287,7 +293,7 @@ func (s *story) trains(j *job, pool string) claim {
 func (j *job) finishes() claim {
 	return j.claim("finishes, TrainJob and Workload, and no pod of it is left running", func() bool {
 		return complete(j.TrainJob) && j.condition(kueue.WorkloadFinished).Reason == kueue.WorkloadFinishedReasonSucceeded &&
-			!slices.ContainsFunc(j.pods, func(pod corev1.Pod) bool { return !succeeded(pod) })
+			!slices.ContainsFunc(j.pods, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodSucceeded })
 	})
 }
 
@@ -297,21 +303,7 @@ func (j *job) ran(text string, pools ...string) claim {
 
 func (s *story) quotaFree() claim {
 	inUse := func(of kueue.FlavorUsage) bool { return !of.Resources[0].Total.IsZero() }
-	return claimed("all quota of ClusterQueue gpus is free again", func() bool {
-		return !slices.ContainsFunc(s.queue.Status.FlavorsUsage, inUse)
-	}, func() string { return fmt.Sprintf("in use are %v", s.queue.Status.FlavorsUsage) })
-}
-
-// state is how far the job is, for a story that stopped.
-func (j *job) state() string {
-	return fmt.Sprintf("ran on pools %v, was told of last: %q, TrainJob complete: %t, Workload finished: %s, pods: %d",
-		j.pools, j.told[len(j.told)-1], complete(j.TrainJob), j.condition(kueue.WorkloadFinished).Status, len(j.pods))
-}
-
-func (s *story) state() string {
-	text := ""
-	for _, j := range s.jobs {
-		text += fmt.Sprintf("\n  %-15s %s", j, j.state())
-	}
-	return text
+	return claim{"all quota of ClusterQueue gpus is free again",
+		func() bool { return !slices.ContainsFunc(s.queue.Status.FlavorsUsage, inUse) },
+		func() string { return fmt.Sprintf("in use are %v", s.queue.Status.FlavorsUsage) }}
 }
