@@ -92,14 +92,17 @@ namespaces, pools and ClusterQueue by names that end in -demo. Seconds, TrainJob
 	llama := s.submit(ctx, language, language.Job("llama").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority("urgent"))
 	s.await(ctx, s.trains(llama, "h100"), s.trains(resnet, "a100"))
 	// qwen takes 2 of those 16.
-	qwen := s.submit(ctx, language, language.Job("qwen").Runtime("torchtune-qwen2.5-1.5b").Nodes(1).GPUs("2").Initializers().
-		PodAnnotations("example.com/demo", "localcluster/run-for", "4s", "dataset-initializer", "model-initializer"))
+	qwen := s.submit(ctx, language, language.Job("qwen").Runtime("torchtune-qwen2.5-1.5b").Nodes(1).GPUs("2").Initializers())
 	s.await(ctx, qwen.claim("is admitted", func() bool { return len(qwen.admitted()) > 0 }))
 	// vit finds 14 H100s and no A100 free, 2 H100s short, until one of the others ends.
 	vit := s.submit(ctx, vision, vision.Job("vit").Nodes(2).GPUs("8"))
 	s.await(ctx, vit.claim("waits for quota, and has no pod", func() bool {
 		return strings.Contains(vit.condition(kueue.WorkloadQuotaReserved).Message, "insufficient unused quota") && len(vit.pods) == 0
-	}), s.trains(qwen, "h100"))
+	}), qwen.claim("downloads dataset and model", func() bool {
+		return len(qwen.pods) == 2 && runs(qwen.pods[0]) && runs(qwen.pods[1])
+	}))
+	language.Finish(ctx, "qwen", "succeeded")
+	s.await(ctx, s.trains(qwen, "h100"))
 	language.Finish(ctx, "llama", "succeeded", "launcher")
 	s.await(ctx, llama.finishes(), s.trains(vit, "h100"))
 	for _, j := range []*job{qwen, resnet, vit} {
