@@ -193,7 +193,7 @@ func (s *site) startAgain(ctx context.Context, section *section) {
 	section.add("to the start of the next TrainJob, s", s.seen.latestOf(started).Sub(from).Seconds())
 	s.pids = attempt.Must(s.Cluster.PIDs())
 	// It looks at all of them, and a look writes nothing that we would see.
-	until(ctx, lookEvery, "a manager at rest", s.atRest(s.manager))
+	until(ctx, "a manager at rest", s.atRest(s.manager))
 	used := s.used()[s.manager]
 	section.add("CPU until it has looked at all, s", used.cpuSeconds)
 	section.add("its memory without program pages, MiB", used.anonMiB)

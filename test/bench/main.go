@@ -48,10 +48,6 @@ func run(ctx context.Context, p *plan) {
 	if min(p.rounds, p.jobs, p.running, p.waiting) < 1 {
 		attempt.Fail("rounds and numbers of TrainJobs are at least 1")
 	}
-	if p.fleet {
-		measureFleet(ctx, p.jobs)
-		return
-	}
 	root := attempt.Must(world.Root())
 	commit := attempt.Must(exec.Command("git", "-C", root, "describe", "--always", "--dirty").Output())
 	b := &bench{plan: p, dir: filepath.Join(root, localDir), results: p.earlier(root)}
@@ -80,8 +76,6 @@ type plan struct {
 	// idle is how long a cluster is left alone to see what it does by itself.
 	idle time.Duration
 	out  string
-	// fleet has a fleet measured in place of all that, which is not in the report.
-	fleet bool
 }
 
 func parsePlan() *plan {
@@ -98,7 +92,6 @@ func parsePlan() *plan {
 	flags.IntVar(&p.waiting, "waiting", 10000, "number of TrainJobs that wait there")
 	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
 	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")
-	flags.BoolVar(&p.fleet, "fleet", false, "measure MultiKueue in place of all parts, and print a table")
 	_ = flags.Parse(os.Args[1:]) // it exits
 	return p
 }

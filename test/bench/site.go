@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -16,12 +18,15 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
@@ -39,22 +44,44 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
-// site is a cluster with a queue that has room for every job. What fails ends the measurement.
+// site is a namespace whose queue has room for every job, in a cluster that tells who asks it for what. What fails ends
+// the measurement.
 type site struct {
-	*room
+	*world.World
 	column
 	results *Results
 	seen    *sightings
+	log     *logs.Audit
 	pids    map[string]int
 	token   string
 	// made is how many TrainJobs there have been.
 	made int
 }
 
+// newSite waits until the queue takes jobs. Its flavor is of nodes by two labels, as GPU pools have them. The jobs ask
+// for CPUs: nodes have GPUs for a few hundred of them only.
 func newSite(ctx context.Context, cluster *world.Cluster, c column, results *Results) *site {
-	s := &site{room: newRoom(ctx, cluster, audited), column: c, results: results, pids: attempt.Must(cluster.PIDs())}
+	g := attempt.Gomega()
+	g.SetDefaultEventuallyPollingInterval(lookEvery)
+	s := &site{World: world.New(ctx, g, io.Discard, cluster, audited, "bench"), column: c, results: results, pids: attempt.Must(cluster.PIDs())}
+	flavor := kit.Flavor(s.Name("cpus"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, kit.GPUToleration())
+	s.Make(ctx, kit.Queue(s.LocalQueue(), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"})...)
+	s.ready(ctx)
+	s.log = attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log")))
 	s.seen, s.token = attempt.Must(sight(ctx, cluster, s.Namespace)), s.Token(ctx, "kueue-trainer-metrics-reader")
 	return s
+}
+
+func (s *site) ready(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	s.EventuallyIs(ctx, &corev1.ServiceAccount{}, "default")
+	s.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
+}
+
+// stopQueue sets whether the queue admits, holds, or holds and evicts.
+func (s *site) stopQueue(ctx context.Context, policy kueue.StopPolicy) {
+	s.SetStopPolicy(ctx, kit.ClusterQueue(s.Name("gpus")), policy)
 }
 
 // create makes n TrainJobs of one pod, some at a time, as fast as the API server takes them.
@@ -62,7 +89,7 @@ func (s *site) create(ctx context.Context, n, atATime int) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
 	for range n {
-		job := s.onePod(s.made, "1")
+		job := s.Job(fmt.Sprintf("job-%04d", s.made)).Request(corev1.ResourceCPU, "1").Obj()
 		s.made++
 		group.Go(func() error { return s.Create(ctx, job) })
 	}
@@ -92,14 +119,20 @@ func (s *site) used() map[string]usage {
 	return all
 }
 
+// until waits for a condition.
+func until(ctx context.Context, what string, met func() bool) {
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return met(), nil })
+	attempt.Succeed(err, "waiting for %s", what)
+}
+
 // all waits until a moment has come for n jobs.
 func (s *site) all(ctx context.Context, n int, m moment) {
-	until(ctx, lookEvery, fmt.Sprintf("%d jobs %s", n, m), func() bool { return len(s.seen.times(m)) >= n })
+	until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() bool { return len(s.seen.times(m)) >= n })
 }
 
 // settled waits until nothing changes any more.
 func (s *site) settled(ctx context.Context) {
-	until(ctx, lookEvery, "a quiet cluster", func() bool { return time.Since(s.seen.last()) > quiet })
+	until(ctx, "a quiet cluster", func() bool { return time.Since(s.seen.last()) > quiet })
 }
 
 // suspended waits until n jobs wait with all that Trainer and JobSet make for them.

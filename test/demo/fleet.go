@@ -29,7 +29,7 @@ import (
 func playFleet(ctx context.Context, dir string) {
 	fleet := attempt.Must(world.StartFleet(ctx, dir, os.Stdout))
 	s := &fleetStage{states: map[string]string{}, places: map[string][]place{}}
-	s.teller = teller{paint: show.Painter(os.Stdout), width: 6, next: s.next, state: s.state}
+	s.teller = teller{paint: show.Painter(os.Stdout), width: 6, look: s.look}
 	limited(ctx, func(ctx context.Context) { s.play(ctx, fleet) })
 }
 
@@ -40,12 +40,10 @@ const (
 	gpusOfWorker = "16"
 )
 
-// site is the team's namespace and queue in a cluster of the fleet. What fails ends the story.
-type site struct{ *world.World }
-
-// open makes them. Nothing runs in the manager cluster, whose quota has checks in place of a pool.
+// open makes the team's queue in a cluster. Nothing runs in the manager cluster, whose quota has checks in place of a
+// pool.
 func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...string) site {
-	s := site{world.New(ctx, attempt.Gomega(), io.Discard, cluster, "team", "demo")}
+	s := newSite(ctx, cluster, "team")
 	s.Pool(ctx, s.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}), gpus, checks...)
 	return s
 }
@@ -53,10 +51,8 @@ func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...st
 // state is how far the manager cluster says that a TrainJob is, in a few words.
 func (s site) state(ctx context.Context, name string) string {
 	job, wl := s.TrainJob(ctx, name), s.Workload(ctx, name)
-	for _, ended := range []string{trainer.TrainJobComplete, trainer.TrainJobFailed} {
-		if apimeta.IsStatusConditionTrue(job.Status.Conditions, ended) {
-			return ended
-		}
+	if complete(job) {
+		return trainer.TrainJobComplete
 	}
 	if wl == nil {
 		return "waits for Kueue"
@@ -71,16 +67,14 @@ func (s site) state(ctx context.Context, name string) string {
 	return "on its way to " + worker
 }
 
-func (s site) running(ctx context.Context, name string) (at place, runs bool) {
+func (s site) running(ctx context.Context, name string) (at place, is bool) {
 	for _, pod := range s.Pods(ctx, name) {
-		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+		if runs(pod) {
 			return place{s.Cluster.Name, pod.Spec.NodeName, pod.UID}, true
 		}
 	}
 	return place{}, false
 }
-
-const lookEvery = 300 * time.Millisecond
 
 var jobs = []string{"bert", "llama", "resnet"}
 
@@ -131,10 +125,8 @@ func (s *fleetStage) set(ctx context.Context, fleet *world.Fleet) {
 		s.workers = append(s.workers, open(ctx, worker, gpusOfWorker))
 	}
 	s.manager = open(ctx, fleet.Manager, "64", fleetCheck)
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
-	defer cancel()
 	for _, at := range append(s.workers, s.manager) {
-		at.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
+		at.ready(ctx)
 	}
 }
 
@@ -147,7 +139,7 @@ func (s *fleetStage) kill(ctx context.Context) (lost string) {
 	for _, worker := range s.workers {
 		if name := worker.Cluster.Name; len(in[name]) == 1 {
 			s.dead = name
-			s.say("", "the API server of %s dies", name)
+			s.say("", plain, "the API server of "+name+" dies")
 			attempt.Succeed(worker.Cluster.Control(ctx, "kill", "kube-apiserver", io.Discard))
 			return in[name][0]
 		}
@@ -156,40 +148,23 @@ func (s *fleetStage) kill(ctx context.Context) (lost string) {
 	return ""
 }
 
-// next looks at the clusters, after a pause.
-func (s *fleetStage) next(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-time.After(lookEvery):
-		return attempt.To(func() { s.look(ctx) })
-	}
-}
-
-func (s *fleetStage) state() string {
-	return fmt.Sprintf(" the jobs: %v, their places: %v", s.states, s.places)
-}
-
 func (s *fleetStage) claim(text string, is func() bool) claim {
-	return claimed(text, is, func() string { return fmt.Sprintf("their places: %v", s.places) })
+	return claim{text, is, func() string { return fmt.Sprintf("the jobs: %v, their places: %v", s.states, s.places) }}
 }
 
 func (s *fleetStage) look(ctx context.Context) {
 	for _, name := range jobs {
 		if state := s.manager.state(ctx, name); state != s.states[name] {
 			s.states[name] = state
-			s.say(name, "%s", state)
-		}
-		if s.states[name] == trainer.TrainJobFailed {
-			attempt.Fail("a TrainJob failed")
+			s.say(name, plain, state)
 		}
 		for _, worker := range s.workers {
 			if worker.Cluster.Name == s.dead {
 				continue
 			}
-			if at, runs := worker.running(ctx, name); runs && at != s.now(name) {
+			if at, is := worker.running(ctx, name); is && at != s.now(name) {
 				s.places[name] = append(s.places[name], at)
-				s.say(name, "runs on node %s of %s", at.node, at.worker)
+				s.say(name, plain, fmt.Sprintf("runs on node %s of %s", at.node, at.worker))
 			}
 		}
 	}
@@ -222,14 +197,9 @@ func (s *fleetStage) allComplete() bool {
 	return !slices.ContainsFunc(jobs, func(name string) bool { return s.states[name] != trainer.TrainJobComplete })
 }
 
-func (s *fleetStage) say(job, format string, args ...any) {
-	s.tell(time.Now(), job, plain, fmt.Sprintf(format, args...))
-}
-
 // check checks what the story claims, on what was seen of it.
 func (s *fleetStage) check(ctx context.Context, lost string) {
 	survivor := s.survivor().Cluster.Name
-	fmt.Println()
 	s.verify(
 		s.claim("the other jobs ran once, in "+survivor, func() bool {
 			return !slices.ContainsFunc(others(lost), func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead })

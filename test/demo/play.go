@@ -19,7 +19,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
@@ -31,6 +36,9 @@ const (
 	storyLimit = 8 * time.Minute
 	// stepLimit is how long one step may take. A step takes seconds; a busy machine is given time.
 	stepLimit = 2 * time.Minute
+	lookEvery = 300 * time.Millisecond
+	// suffix keeps the names of what a story makes apart from others.
+	suffix = "demo"
 )
 
 func main() {
@@ -46,7 +54,7 @@ func main() {
 		case *fleet:
 			playOnOwn(ctx, ".fleet-demo", "*/logs", playFleet, world.DownFleet)
 		case *kubeconfig != "":
-			s := newStage(attempt.Must(world.Use(*kubeconfig)))
+			s := newStory(attempt.Must(world.Use(*kubeconfig)))
 			playThen(ctx, func() { limited(ctx, s.play) }, s.strike, "")
 		default:
 			playOnOwn(ctx, ".local-demo", "logs", playMainJob, world.Down)
@@ -55,7 +63,7 @@ func main() {
 }
 
 func playMainJob(ctx context.Context, dir string) {
-	limited(ctx, newStage(attempt.Must(world.Start(ctx, dir, os.Stdout))).play)
+	limited(ctx, newStory(attempt.Must(world.Start(ctx, dir, os.Stdout))).play)
 }
 
 // settings are what the stories' numbers were made for, whatever the caller exported.
@@ -108,27 +116,15 @@ type teller struct {
 	start time.Time
 	// width is that of the names of those of whom the story tells.
 	width int
-	// next waits for the next thing that is to be seen, and fails where it spoils the story.
-	next func(context.Context) error
-	// state is how far everything is, for a story that stopped.
-	state func() string
+	// look tells what is new, and fails where it spoils the story.
+	look func(context.Context)
 }
 
-// claim is a sentence about the cluster, and how it is checked.
+// claim is a sentence about the cluster, whether it is so, and what is so otherwise.
 type claim struct {
-	text string
-	// check says what is otherwise.
-	check func() error
-}
-
-// claimed is one that something is so, with what is said where it is not.
-func claimed(text string, is func() bool, otherwise func() string) claim {
-	return claim{text, func() error {
-		if !is() {
-			return errors.New(otherwise())
-		}
-		return nil
-	}}
+	text      string
+	is        func() bool
+	otherwise func() string
 }
 
 // await looks at what comes until all claims hold, and says what does not when that takes too long.
@@ -140,9 +136,13 @@ func (t *teller) await(ctx context.Context, claims ...claim) {
 		if open == "" {
 			return
 		}
-		err := t.next(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookEvery):
+		}
+		err := attempt.To(func() { t.look(ctx) })
 		if ctx.Err() != nil {
-			attempt.Fail("this did not come true %w: %s\nWhat the API server shows:%s", context.Cause(ctx), open, t.state())
+			attempt.Fail("this did not come true %w: %s", context.Cause(ctx), open)
 		}
 		attempt.Succeed(err, "the story awaited: %s", open)
 	}
@@ -151,8 +151,8 @@ func (t *teller) await(ctx context.Context, claims ...claim) {
 // firstUntrue returns the first claim that does not hold and why, or "".
 func firstUntrue(claims []claim) string {
 	for _, c := range claims {
-		if err := c.check(); err != nil {
-			return fmt.Sprintf("%s (%v)", c.text, err)
+		if !c.is() {
+			return fmt.Sprintf("%s (%s)", c.text, c.otherwise())
 		}
 	}
 	return ""
@@ -160,12 +160,12 @@ func firstUntrue(claims []claim) string {
 
 // verify prints which claims came true, and ends the story where one did not.
 func (t *teller) verify(claims ...claim) {
-	fmt.Println("Checked on what was seen:")
+	fmt.Println("\nChecked on what was seen:")
 	var untrue []string
 	for _, c := range claims {
 		mark, text := t.paint.Green("true  "), c.text
-		if err := c.check(); err != nil {
-			mark, text = t.paint.Red("UNTRUE"), fmt.Sprintf("%s: %v", c.text, err)
+		if !c.is() {
+			mark, text = t.paint.Red("UNTRUE"), fmt.Sprintf("%s: %s", c.text, c.otherwise())
 			untrue = append(untrue, text)
 		}
 		fmt.Printf("  %s  %s\n", mark, text)
@@ -178,7 +178,33 @@ func (t *teller) verify(claims ...claim) {
 // plain is the colour of most that is told.
 func plain(text string) string { return text }
 
-// tell prints what was seen of somebody.
-func (t *teller) tell(at time.Time, who string, colour func(string) string, text string) {
-	fmt.Printf("%s  %-*s  %s\n", t.paint.Dim(fmt.Sprintf("%6.1fs", at.Sub(t.start).Seconds())), t.width, who, colour(text))
+// say tells what was seen of somebody.
+func (t *teller) say(who string, colour func(string) string, text string) {
+	fmt.Printf("%s  %-*s  %s\n", t.paint.Dim(fmt.Sprintf("%6.1fs", time.Since(t.start).Seconds())), t.width, who, colour(text))
+}
+
+// site is a team's namespace, with a queue, in a cluster. What fails ends the story.
+type site struct{ *world.World }
+
+func newSite(ctx context.Context, cluster *world.Cluster, team string) site {
+	return site{world.New(ctx, attempt.Gomega(), io.Discard, cluster, team, suffix)}
+}
+
+// ready waits until the queue takes jobs.
+func (s site) ready(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	s.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
+}
+
+// complete reports whether a TrainJob is, and ends the story where it failed: that has no room for such an end.
+func complete(t *trainer.TrainJob) bool {
+	if failed := apimeta.FindStatusCondition(t.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
+		attempt.Fail("TrainJob %s failed: %s", t.Name, failed.Message)
+	}
+	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
+}
+
+func runs(pod corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
 }
