@@ -293,6 +293,9 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 	if err != nil || js == nil {
 		return false
 	}
+	if j.ofFormerCluster() {
+		return false
+	}
 	// Trainer says that it has resumed a job together with the counts of pods; of one that it never saw suspended it says nothing.
 	resumed := !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobSuspended)
 	return (resumed || j.ManagedExternally()) && podset.Ready(js, j.Status.JobsStatus)
@@ -321,7 +324,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if wl := j.holdingQuota(); wl != nil {
 		given = wl.Status.ReclaimablePods
 	}
-	if !podset.AnySucceeded(j.Status.JobsStatus) {
+	if !podset.AnySucceeded(j.Status.JobsStatus) || j.ofFormerCluster() {
 		return given, nil
 	}
 	js, err := runs(ctx, j)
@@ -338,6 +341,20 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	}
 	lasting, err := lastingSuccesses(ctx, j, js)
 	return podset.Reclaimable(js, lasting, given), err
+}
+
+// ofFormerCluster reports whether the status of a job is what the cluster said that it ran in before: MultiKueue leaves it
+// until the next one says something.
+func (j *job) ofFormerCluster() bool {
+	return j.ManagedExternally() && j.record.former != nil && equality.Semantic.DeepEqual(*j.record.former, j.Status)
+}
+
+// noteFormerCluster remembers the status of a job that has no quota: whatever cluster runs it next has yet to say something.
+func noteFormerCluster(_ context.Context, j *job) result {
+	if wl := j.holdingQuota(); j.ManagedExternally() && len(j.Status.JobsStatus) > 0 && (wl == nil || kueuelib.IsEvicted(wl)) {
+		j.record.former = j.Status.DeepCopy()
+	}
+	return result{}
 }
 
 // lastingSuccesses returns how many child Jobs of each replicated job have succeeded for good: JobSet runs one again

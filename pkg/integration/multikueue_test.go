@@ -75,6 +75,31 @@ func TestRunOfAnotherCluster(t *testing.T) {
 	})
 }
 
+// MultiKueue leaves a status where it is until the next cluster says something.
+func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
+	stored, _ := suspendedJob()
+	kit.With(stored, elsewhere).Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1)), Succeeded: new(int32(1))}}
+	r, _ := newReconciler(t, stored)
+	done := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+	create(t, r, inttest.WorkloadOf(stored, func(wl *kueue.Workload) {
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 2}}
+		wl.Status.ReclaimablePods = done
+	}))
+	judged := func(want bool, reclaimable []kueue.ReclaimablePod) {
+		t.Helper()
+		j := jobOf(t, r, stored)
+		expect.Same(t, "Its pods are ready", want, j.PodsReady(t.Context(), nil))
+		expect.Same(t, "Unexpected reclaimable pods", reclaimable, expect.Must(j.ReclaimablePods(t.Context(), nil))(t))
+	}
+	noteFormerCluster(t.Context(), jobOf(t, r, stored))
+	judged(false, nil)
+	changeWorkload(t, r.deps.client, kit.All(giveQuota, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil }))
+	stored.Spec.Suspend = new(false)
+	judged(false, nil)
+	stored.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
+	judged(true, done)
+}
+
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
 func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())

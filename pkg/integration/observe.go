@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -207,6 +208,8 @@ type record struct {
 	alone bool
 	run   run
 	start startRecord
+	// former is the status that its former cluster left.
+	former *trainer.TrainJobStatus
 	// told is the reason why the manager does nothing for the job, where it was told.
 	told string
 }

@@ -78,7 +78,7 @@ func rulesOf(p phase) ruleSet {
 	case phaseSuspended:
 		return ruleSet{
 			before: []rule{
-				awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, ensureHeldBeforeStart,
+				awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, noteFormerCluster, ensureHeldBeforeStart,
 				startDeactivation, takeOverlooked, alignWithWorkload, follow,
 			},
 			always:  []rule{tellNotice, followUp, finishDeletedWorkloads, awaitTrainer, correctDrift, ensureStarted},

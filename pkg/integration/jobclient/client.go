@@ -113,8 +113,9 @@ func (c *Client) Patch(ctx context.Context, obj client.Object, p client.Patch, o
 	if err != nil {
 		return err
 	}
+	starts := string(all["suspend"]) == "false"
 	for _, step := range steps(all, served) {
-		if err := c.write(ctx, job, step, opts...); err != nil {
+		if err := c.write(ctx, job, step, starts, opts...); err != nil {
 			return err
 		}
 	}
@@ -137,9 +138,9 @@ func steps(all changes, served trainjob.TrainerVersion) []changes {
 	return []changes{placed, {"suspend": all["suspend"]}}
 }
 
-// write changes fields of the spec in one request.
-func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes, opts ...client.PatchOption) error {
-	guarded, err := guardedPatch(step, &job.ObjectMeta)
+// write changes fields of the spec in one request, which starts the job or is a step to that.
+func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes, starts bool, opts ...client.PatchOption) error {
+	guarded, err := guardedPatch(step, starts, &job.ObjectMeta)
 	if err != nil {
 		return err
 	}
@@ -251,9 +252,9 @@ func specChanges(merge []byte) (changes, error) {
 
 // guardedPatch makes a JSON patch that tests the generation first: the API server counts
 // it up with every change of a spec. It does not for labels, so a start tests those as well
-// that decide which admission is the job's. A stop tests neither: nobody shall be able to put it
-// off by changing the job again and again.
-func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) {
+// that decide which admission is the job's, in each of its steps: the answer to one is what the next one knows. A stop tests
+// neither: nobody shall be able to put it off by changing the job again and again.
+func guardedPatch(step changes, starts bool, known *metav1.ObjectMeta) (client.Patch, error) {
 	ops := []jsonpatch.JsonPatchOperation{
 		// Another job of the same name has the same generations.
 		jsonpatch.NewOperation("test", "/metadata/uid", known.UID),
@@ -261,7 +262,7 @@ func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) 
 	if len(step) > 1 || string(step["suspend"]) != "true" {
 		ops = append(ops, jsonpatch.NewOperation("test", "/metadata/generation", known.Generation))
 	}
-	if string(step["suspend"]) == "false" {
+	if starts {
 		ops = append(ops, decisionTests(known)...)
 	}
 	for _, field := range slices.Sorted(maps.Keys(step)) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,9 +77,26 @@ func TestGuardedPatch(t *testing.T) {
 			return
 		}
 		tc.known.UID, tc.known.Generation = "uid", 3
-		patch := expect.Must(guardedPatch(changes, &tc.known))(t)
+		patch := expect.Must(guardedPatch(changes, string(changes["suspend"]) == "false", &tc.known))(t)
 		expect.Same(t, "Unexpected patch", tc.want, string(expect.Must(patch.Data(nil))(t)))
 	})
+}
+
+// The answer to the first step of a start has the labels of now: whoever held the job meanwhile would be passed over.
+func TestEachStepOfAStartGoesByTheLabelsThatItWasDecidedBy(t *testing.T) {
+	job := jobAt(1)
+	job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+	var sent []string
+	c := clientOn(t, interceptor.NewClient(inttest.Fake(job.DeepCopy()).Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			sent = append(sent, string(expect.Must(p.Data(obj))(t)))
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	}), nil)
+	c.trainer.Set(t.Context(), trainjob.Trainer22, nil)
+	_ = c.Patch(t.Context(), job, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"runtimePatches":[{"manager":"m"}],"suspend":false}}`)))
+	const test = `{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"}`
+	expect.Same(t, "Steps that test the queue, of all", []bool{true, true}, expect.Each(sent, func(patch string) bool { return strings.Contains(patch, test) }))
 }
 
 func TestFailedTest(t *testing.T) {
@@ -211,7 +229,7 @@ func TestWrite(t *testing.T) {
 				*spec = trainjob.Spec{Suspend: spec.Suspend}
 			}
 		})
-		err := c.write(t.Context(), job.DeepCopy(), tc.step)
+		err := c.write(t.Context(), job.DeepCopy(), tc.step, false)
 		expect.That(t, apierrors.IsConflict(err) == tc.wantConflict && (err != nil) == tc.wantConflict,
 			"write returned %v, want a conflict: %t", err, tc.wantConflict)
 	})
@@ -235,7 +253,7 @@ func TestStartIsExpectedUnlessItIsRefused(t *testing.T) {
 			w.Object.(*trainjob.TrainJob).Spec.Suspend = new(false)
 			return tc.err
 		}), stored)
-		err := c.write(t.Context(), jobAt(1), changes{"suspend": json.RawMessage(`false`)})
+		err := c.write(t.Context(), jobAt(1), changes{"suspend": json.RawMessage(`false`)}, true)
 		expect.Same(t, "It fails", !errors.Is(tc.err, kit.ErrAnswered), err != nil)
 		_, starts := c.expectations.StoppedBeforeResume(jobAt(2))
 		expect.Same(t, "It may be started", tc.want, starts)
@@ -257,7 +275,7 @@ func TestRefusedWriteWaits(t *testing.T) {
 	tries := func(with error) int {
 		answer, writes = with, 0
 		for range 2 * freeFailures {
-			_ = c.write(t.Context(), jobAt(1), suspends)
+			_ = c.write(t.Context(), jobAt(1), suspends, false)
 		}
 		return writes
 	}
@@ -276,7 +294,7 @@ func TestWriteInVainIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := clientAnswered(t, job, func(spec *trainjob.Spec) { spec.Suspend = nil })
 	c.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-	err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)})
+	err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)}, false)
 	expect.That(t, BackoffOf(err) != 0, "write returned %v, want to be told to wait", err)
 	expect.Same(t, "Unexpected number of writes", 1, expect.Must(testutil.GatherAndCount(registry, metrics.Writes.Name))(t))
 }

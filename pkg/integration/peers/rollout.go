@@ -77,12 +77,12 @@ var ErrRollingOut = errors.New("the running Trainer has not been seen to read th
 // Check returns ErrRollingOut while it is open whether the running Trainer reads field. It
 // asks caches alone, and not even those once there was an answer: a JobSet that shows our
 // part, of this TrainJob, or of whichever where it was made since the CRD has the field: Trainer leaves those of running
-// jobs as they are, and the field may have been there before. With Trainer 2.3 a snapshot of the job's runtime is
+// jobs as they are, and the field may have been there before. With Trainer 2.3 a snapshot of the job's runtime, of that time, is
 // one as well, for the JobSets that a newer Trainer cannot change. A job that another
 // controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
 func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *trainjob.Runtimes, field patch.Field, job *trainjob.TrainJob) error {
 	r.mu.Lock()
-	known := r.state
+	known, since := r.state, r.since.Truncate(time.Second)
 	r.mu.Unlock()
 	if known == rolloutComplete || job.ManagedExternally() {
 		return nil
@@ -101,7 +101,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 		if err != nil {
 			return err
 		}
-		if taken.IsZero() {
+		if taken.IsZero() || taken.Before(since) {
 			return ErrRollingOut
 		}
 	}

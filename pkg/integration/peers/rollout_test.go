@@ -43,7 +43,9 @@ func TestRead(t *testing.T) {
 	strange.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
 	namesake := jobSetShowing(job.Name, nil, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
 	former := jobSetShowing(job.Name, job, map[string]string{"kueue.x-k8s.io/podset": "node"}, overrides)
-	snapshot.CreationTimestamp = metav1.Now()
+	snapshot.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
+	formerSnapshot := snapshot.DeepCopy()
+	formerSnapshot.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 	gated.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
 	type row struct {
 		// served are the generations of the CRD, one after the other.
@@ -70,6 +72,7 @@ func TestRead(t *testing.T) {
 		"an upgrade, and a job that an earlier one started":   {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{before}, wantUnread: true, wantLists: 1},
 		"an upgrade, and the newer controller gates this job": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, own}, wantLists: 1},
 		"an upgrade, and the newer controller has a snapshot": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, snapshot}, wantLists: 1},
+		"an upgrade, and a snapshot of the time before it":    {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, formerSnapshot}, wantUnread: true, wantLists: 1},
 		"an upgrade by way of a CRD of no generation":         {served: []trainjob.TrainerVersion{trainjob.Trainer21, 0, trainjob.Trainer23}, wantUnread: true, wantLists: 1},
 		"an upgrade that keeps the field":                     {served: []trainjob.TrainerVersion{trainjob.Trainer22, trainjob.Trainer23}, wantLists: 1},
 		"an upgrade, and a job of another cluster":            {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, managedBy: kueue.MultiKueueControllerName},
