@@ -143,9 +143,11 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	}
 	s.Make(ctx, s.jobSet("bare"), &resourcev1.ResourceClaim{ObjectMeta: s.meta("own"), Spec: s.claims("").Spec.Spec},
 		&corev1.ConfigMap{ObjectMeta: s.meta("bare-runtime-snapshot")})
+	unbound := anyPod().Spec
+	unbound.SchedulerName = "nobody"
 	// The next spec waits for pods and Workloads to be gone before all else goes.
 	for _, obj := range []client.Object{owned, rest, onSilent, s.likePod(cutName), s.likePod("sized"), s.gatedPod("gated"),
-		&corev1.Pod{ObjectMeta: s.meta("plain"), Spec: anyPod().Spec}} {
+		&corev1.Pod{ObjectMeta: s.meta("plain"), Spec: unbound}} {
 		s.Make(ctx, obj)
 		DeferCleanup(func(ctx context.Context) { Expect(s.Delete(ctx, obj, client.GracePeriodSeconds(0))).To(Succeed()) })
 	}

@@ -53,6 +53,7 @@ const (
 	ofClaims    = "kueue-trainer-claims"
 	ofPodClaims = "kueue-trainer-pod-claims"
 	ofAdoptions = "kueue-trainer-pod-adoptions"
+	ofBindings  = "kueue-trainer-pod-bindings"
 	ofJobSets   = "kueue-trainer-jobsets"
 	ofJobs      = "kueue-trainer-jobs"
 	ofPods      = "kueue-trainer-pods"
@@ -279,6 +280,13 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			return patches(&corev1.Pod{}, "plain", `{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":"`+uid+`"}}}`)(ctx, s, c)
 		}),
 	},
+	ofBindings: {
+		"have a Job let its pod go as it is bound": denied("is bound by a scheduler", func(ctx context.Context, s *scene, c client.Client) error {
+			return c.SubResource("binding").Create(ctx, &corev1.Pod{ObjectMeta: s.meta("plain")}, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.ControllerUidLabel: "x"}}, Target: corev1.ObjectReference{Kind: "Node", Name: s.Name("silent")},
+			})
+		}),
+	},
 	ofDeletions: {
 		"have a pod run beside the next one":                           denied("--grace-period=5", deletesPod("mine", "node")),
 		"have a pod end no sooner than the next one comes":             denied("--grace-period=5", deletesPod("mine", "node", client.GracePeriodSeconds(10))),
@@ -295,6 +303,7 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"take the finalizer off a Workload":                            denied("delete the Workload", ofWorkload("runs", dropFinalizers)),
 		"add a finalizer to a Workload":                                denied("delete the Workload", ofWorkload("runs", `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)),
 		"fill a Workload with an annotation":                           denied("take some away", ofWorkload("runs", longAnnotation)),
+		"fill a Workload with fields of a manager's":                   denied("262144 bytes of fields", ofWorkload("runs", `{"metadata":{"managedFields":[{"manager":"x","operation":"Apply","apiVersion":"kueue.x-k8s.io/v1beta2","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{"f:`+strings.Repeat("a", 300_000)+`":{}}}}}]}}`)),
 		"fill a Workload with annotations":                             denied("take some away", ofWorkload("runs", manyAnnotations)),
 		"annotate the Workload of a TrainJob that stops, all the time": denied("gives its quota back when the last pod", ofWorkload("stops", annotate)),
 		"toggle the mark of a TrainJob that stops": denied("gives its quota back when the last pod",
