@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,10 +86,7 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	if err != nil {
 		return fmt.Errorf("finding the API server: %w", err)
 	}
-	// One bucket for all kinds; without it each kind would have one of its own.
-	if qps := *cfg.ClientConnection.QPS; qps >= 0 {
-		restConfig.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, int(*cfg.ClientConnection.Burst))
-	}
+	limit(restConfig, cfg)
 	certs := newCertificates(cfg)
 	certificate, files, err := servingCertificate(cfg, certs)
 	if err != nil {
@@ -101,6 +99,7 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	if err != nil {
 		return err
 	}
+	options.LeaderElectionConfig = unlimited(restConfig)
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
@@ -117,6 +116,20 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 		return err
 	}
 	return start(ctx, mgr, cfg, integrationOptions(cfg, kueue, recorder, scarce), certs)
+}
+
+// limit has one bucket for the requests of all kinds; without it each kind would have one of its own.
+func limit(config *rest.Config, cfg *managerconfig.Configuration) {
+	if qps := *cfg.ClientConnection.QPS; qps >= 0 {
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, int(*cfg.ClientConnection.Burst))
+	}
+}
+
+// unlimited returns the same for the lease: behind the requests of thousands of jobs it would be lost.
+func unlimited(config *rest.Config) *rest.Config {
+	lease := rest.CopyConfig(config)
+	lease.RateLimiter, lease.QPS = nil, -1
+	return lease
 }
 
 // tellScarcity logs that the manager has to be slower for want of memory, or has not any more.

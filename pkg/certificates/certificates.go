@@ -142,8 +142,11 @@ func (c *Certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 	if len(ca) == 0 {
 		return reconcile.Result{RequeueAfter: checkSoon}, nil
 	}
+	served, trusted := c.serving.Load(), true
 	err := c.options.Webhooks.Change(ctx, c.client, func(w webhookconfig.Webhook) {
 		w.ClientConfig.CABundle = withAuthority(w.ClientConfig.CABundle, ca, time.Now())
+		// Whoever fears that others know the key takes the authority out.
+		trusted = trusted && (served == nil || signedBy(served, w.ClientConfig.CABundle))
 	})
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("telling the API server whom to trust: %w", err)
@@ -153,7 +156,7 @@ func (c *Certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 		// It is on its way.
 		return reconcile.Result{RequeueAfter: checkSoon}, nil
 	}
-	if wait := settling(c.serving.Load(), signed, time.Now()); wait > 0 {
+	if wait := settling(served, signed, trusted, time.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if before := c.serving.Swap(signed); before != signed {
@@ -168,8 +171,8 @@ func (c *Certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 const settleFor = time.Minute
 
 // settling returns for how long the certificate that is served goes on being so, beside a newer one.
-func settling(served, signed *tls.Certificate, now time.Time) time.Duration {
-	if served == nil || served == signed || served.Leaf.NotAfter.Before(now.Add(settleFor)) {
+func settling(served, signed *tls.Certificate, trusted bool, now time.Time) time.Duration {
+	if served == nil || served == signed || !trusted || served.Leaf.NotAfter.Before(now.Add(settleFor)) {
 		return 0
 	}
 	return max(0, signed.Leaf.NotBefore.Add(settleFor).Sub(now))

@@ -69,6 +69,7 @@ func TestANewCertificateSettles(t *testing.T) {
 	good := certificate(-time.Hour, time.Hour)
 	type row struct {
 		served, signed *tls.Certificate
+		untrusted      bool
 		want           time.Duration
 	}
 	expect.Rows(t, map[string]row{
@@ -76,6 +77,9 @@ func TestANewCertificateSettles(t *testing.T) {
 		"the one that is served":          {served: good, signed: good},
 		"beside a good one":               {served: good, signed: certificate(-10*time.Second, time.Hour), want: 50 * time.Second},
 		"beside a good one, a minute on":  {served: good, signed: certificate(-time.Minute, time.Hour)},
+		"beside one that nobody trusts":   {served: good, signed: certificate(0, time.Hour), untrusted: true},
 		"beside one that is about to end": {served: certificate(-time.Hour, 30*time.Second), signed: certificate(0, time.Hour)},
-	}, func(t *testing.T, tc row) { expect.Same(t, "It waits", tc.want, settling(tc.served, tc.signed, now)) })
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "It waits", tc.want, settling(tc.served, tc.signed, !tc.untrusted, now))
+	})
 }

@@ -53,6 +53,9 @@ func validateServing(cfg *Configuration) field.ErrorList {
 	for _, message := range validation.IsValidPortNum(*cfg.Webhook.Port) {
 		errs = append(errs, field.Invalid(field.NewPath("webhook", "port"), *cfg.Webhook.Port, message))
 	}
+	if *cfg.ClientConnection.QPS == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("clientConnection", "qps"), 0, "must not be 0; a negative one is no limit"))
+	}
 	if burst := *cfg.ClientConnection.Burst; burst < 1 && *cfg.ClientConnection.QPS >= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("clientConnection", "burst"), burst, "must be at least 1"))
 	}

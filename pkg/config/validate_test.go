@@ -32,6 +32,7 @@ func TestValidate(t *testing.T) {
 		"no kind":                          {In: func(c *Configuration) { c.Kind = "" }, Want: []string{"kind: FieldValueNotSupported"}},
 		"a port that is none":              {In: func(c *Configuration) { c.Webhook.Port = ptr.To(99999) }, Want: []string{"webhook.port: FieldValueInvalid"}},
 		"no burst":                         {In: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, Want: []string{"clientConnection.burst: FieldValueInvalid"}},
+		"no requests":                      {In: func(c *Configuration) { c.ClientConnection.QPS = ptr.To[float32](0) }, Want: []string{"clientConnection.qps: FieldValueInvalid"}},
 		"a lease that ends before renewal": {In: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, Want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
 		"no time to start":                 {In: func(c *Configuration) { c.StartTimeout.Duration = -time.Minute }, Want: []string{"startTimeout: FieldValueInvalid"}},
 		"no wait":                          {In: func(c *Configuration) { c.WaitForJobSet.Duration = 0 }},

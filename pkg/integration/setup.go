@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -236,7 +238,10 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	written, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	// What all jobs are told at once keeps no write waiting.
+	events := rest.CopyConfig(mgr.GetConfig())
+	events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 2*eventsPerSecond)
+	written, err := eventsclient.NewForConfigAndClient(events, mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("setting up the client of events: %w", err)
 	}
@@ -273,6 +278,9 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	opts.Kueue.OnChange(all.Requeue)
 	return deps, nil
 }
+
+// eventsPerSecond are written at most, beside all other requests.
+const eventsPerSecond = 100
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
 // Kueue's Workload CRD alone; no selector names two, and all of them would be many.

@@ -244,7 +244,7 @@ func (u *uninstall) stopManager(ctx context.Context) error {
 	if err := u.client.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))); err != nil {
 		return fmt.Errorf("stopping Deployment %s: %w", key, err)
 	}
-	err = podsGone(ctx, fmt.Sprintf("Deployment %s is stopped", key), func(ctx context.Context) ([]corev1.Pod, error) {
+	err = podsGone(ctx, fmt.Sprintf("Deployment %s is stopped", key), time.Now().Add(goneWithin), func(ctx context.Context) ([]corev1.Pod, error) {
 		var pods corev1.PodList
 		err := u.client.List(ctx, &pods, client.InNamespace(u.namespace), client.MatchingLabelsSelector{Selector: selector})
 		return pods.Items, err
@@ -256,11 +256,11 @@ func (u *uninstall) stopManager(ctx context.Context) error {
 	return nil
 }
 
-// podsGone waits until all pods have ended that list returns after something was stopped. One that was evicted stays for
+// podsGone waits until all pods have ended that list returns after something was stopped; after a time it looks once. One that was evicted stays for
 // people to look at.
-func podsGone(ctx context.Context, stopped string, list func(context.Context) ([]corev1.Pod, error)) error {
+func podsGone(ctx context.Context, stopped string, until time.Time, list func(context.Context) ([]corev1.Pod, error)) error {
 	var left []corev1.Pod
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Until(until), true, func(context.Context) (bool, error) {
 		pods, err := list(ctx)
 		left = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return podset.PodEnded(&pod) })
 		return len(left) == 0, err

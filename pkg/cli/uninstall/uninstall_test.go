@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -242,28 +243,51 @@ func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	expect.That(t, err == nil, "The webhooks of a manager that runs are gone: %v", err)
 }
 
-func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
-	for name, planted := range map[string]bool{"its own": false, "one that somebody labels": true} {
-		t.Run(name, func(t *testing.T) {
-			job := trainJob("job", func(job *trainjob.TrainJob) { job.UID = "job" })
-			labels := map[string]string{jobsetapi.JobSetNameKey: "job"}
-			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
-			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0", UID: "child", Labels: labels,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0-a", Labels: labels}}
-			pod.Spec.NodeName, pod.Status.Phase = "gpu-0", corev1.PodRunning
-			fateOf, says := "is deleted", ""
-			if !planted {
-				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(child, batchv1.SchemeGroupVersion.WithKind("Job"))}
-				fateOf, says = kept, "job-node-0-a"
-			}
-			c := installation(t, silent, pod, js, child, kueueConfigMap("batch/job"), job, workloadOf(trainer.TrainJobKind, "job"))
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			expect.Says(t, uninstalling(c, io.Discard).run(ctx), says)
-			expect.Same(t, "Unexpected fate of the Workload", fateOf, fate(t, c, "job"))
-		})
+// withPods returns a TrainJob that was evicted a moment ago, its Workload, and a pod that runs on; one that somebody labels has no owner.
+func withPods(name string, planted bool) []client.Object {
+	job := trainJob(name, func(job *trainjob.TrainJob) { job.UID = types.UID(name) })
+	labels := map[string]string{jobsetapi.JobSetNameKey: name}
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-js"), OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
+	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-node-0", UID: types.UID(name + "-child"), Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-node-0-a", Labels: labels}}
+	pod.Spec.NodeName, pod.Status.Phase = "gpu-0", corev1.PodRunning
+	if !planted {
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(child, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	}
+	return []client.Object{pod, js, child, job, workloadOf(trainer.TrainJobKind, name)}
+}
+
+func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
+	type row struct {
+		planted    bool
+		fate, says string
+	}
+	expect.Rows(t, map[string]row{
+		"its own": {fate: kept, says: "job-node-0-a"}, "one that somebody labels": {planted: true, fate: "is deleted"},
+	}, func(t *testing.T, tc row) {
+		c := installation(t, silent, append(withPods("job", tc.planted), kueueConfigMap("batch/job"))...)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		expect.Says(t, uninstalling(c, io.Discard).run(ctx), tc.says)
+		expect.Same(t, "Unexpected fate of the Workload", tc.fate, fate(t, c, "job"))
+	})
+}
+
+// The chart's hook has 280 seconds for all.
+func TestManyJobsWhosePodsStayTakeNoLongerThanOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := placed(t, "waits", patch.Gated("node"))
+		c := installation(t, silent, slices.Concat(withPods("a", false), withPods("b", false), withPods("c", false), []client.Object{kueueConfigMap("batch/job"), waits})...)
+		began := time.Now()
+		err := uninstalling(c, io.Discard).run(t.Context())
+		expect.That(t, time.Since(began) < 2*goneWithin, "It took %s", time.Since(began))
+		for _, pod := range []string{"a-node-0-a", "b-node-0-a", "c-node-0-a"} {
+			expect.Says(t, err, pod)
+		}
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+		expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
+	})
 }
 
 func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,20 +46,22 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 		return fmt.Errorf("listing Workloads: %w", err)
 	}
 	var failures error
+	// Of many jobs whose pods stay, as those of a lost node do, each would else take its time.
+	until := time.Now().Add(goneWithin)
 	for i := range workloads.Items {
 		if wl := &workloads.Items[i]; ledger.OfTrainJob(wl) {
-			failures = errors.Join(failures, u.freeWorkload(ctx, wl, jobs[metav1.GetControllerOfNoCopy(wl).UID]))
+			failures = errors.Join(failures, u.freeWorkload(ctx, wl, jobs[metav1.GetControllerOfNoCopy(wl).UID], until))
 		}
 	}
 	return failures
 }
 
 // freeWorkload takes the finalizers off, and deletes the Workload of a TrainJob that waits, when
-// the last pod of that is gone. The job is nil when it is gone.
-func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *trainjob.TrainJob) error {
+// the last pod of that is gone, if it goes until a time. The job is nil when it is gone.
+func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *trainjob.TrainJob, until time.Time) error {
 	waits := job != nil && !job.Finished() && job.Suspended()
 	if waits {
-		if err := u.jobPodsGone(ctx, job); err != nil {
+		if err := u.jobPodsGone(ctx, job, until); err != nil {
 			return err
 		}
 	}
@@ -80,10 +83,10 @@ func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *t
 }
 
 // jobPodsGone waits until the pods of a TrainJob have ended that was evicted a moment ago.
-func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) error {
+func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob, until time.Time) error {
 	suspended := fmt.Sprintf("TrainJob %s/%s is suspended", job.Namespace, job.Name)
 	labelled := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name}}
-	return podsGone(ctx, suspended, func(ctx context.Context) ([]corev1.Pod, error) {
+	return podsGone(ctx, suspended, until, func(ctx context.Context) ([]corev1.Pod, error) {
 		js, err := state.JobSetOf(ctx, u.client, job)
 		if err != nil || js == nil {
 			return nil, err

@@ -91,7 +91,8 @@ func TestSettingsWaitForKueuesRestart(t *testing.T) {
 	s.reads(t, head, started.Add(-time.Minute))
 	expect.That(t, s.Known() && !s.Settings().ManageJobsWithoutQueueName, "It is not read")
 
-	s.reads(t, head+"manageJobsWithoutQueueName: true\n", started.Add(time.Minute))
+	// Kueue may not even start with what is not known here.
+	s.reads(t, head+"manageJobsWithoutQueueName: true\nfeatureGates: {FromTheFuture: true}\n", started.Add(time.Minute))
 	s.Read(t.Context())
 	expect.Same(t, "The new setting holds", false, s.Settings().ManageJobsWithoutQueueName)
 	expect.Same(t, "People are told once", 1, len(recorder.Events))
