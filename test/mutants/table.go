@@ -202,7 +202,7 @@ var mutants = slices.Concat(
 		bug("a TrainJob is not told what it waits for now, but what it waited for before", "TestBroadcast", "about.FieldPath = fmt", "_ = fmt"),
 	),
 	in("pkg/cli/uninstall/workloads.go",
-		bug("each job whose pods stay takes its time", "TestManyJobsWhosePodsStayTakeNoLongerThanOne", "UID], until))", "UID], time.Now().Add(goneWithin)))"),
+		bug("each job whose pods stay takes its time", "TestManyJobsWhosePodsStayTakeNoLongerThanOne", "UID], until))", "UID], time.Now().Add(goneWithin+0*time.Until(until))))"),
 	),
 	in("pkg/config/kueueconfig/follow.go",
 		bug("settings beside a gate that is not known hold before Kueue has them", "TestSettingsWaitForKueuesRestart", "f.ahead = f.ahead || !f.read.Load()", "f.ahead = f.ahead || !f.read.Load() || len(cfg.FeatureGates) > 0"),
