@@ -41,7 +41,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 		return lasts(Taint, fmt.Sprintf("taint %s of the flavor is not tolerated", taint.ToString()),
 			"add a toleration of %s to spec.tolerations of ResourceFlavor %s, or to replicated job %s by the runtime or a patch", taint.Key, name, ps.Name)
 	}
-	if selects, err := inventory.Selects(pod, flavor); !selects || err != nil {
+	if !inventory.Selects(pod, flavor) {
 		what := a.selection(ps, func(key, value string) bool {
 			has, ok := flavor.Spec.NodeLabels[key]
 			return !ok || has == value

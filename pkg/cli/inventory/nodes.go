@@ -9,9 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	resourcehelpers "k8s.io/component-helpers/resource"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -67,20 +65,8 @@ func Allocatable(nodes []*corev1.Node, name corev1.ResourceName) resource.Quanti
 	return sum
 }
 
-// UsedOn sums what the pods on some nodes hold of a resource: those that are bound and
-// have not ended, whoever they belong to.
-func (i *Inventory) UsedOn(nodes []*corev1.Node, name corev1.ResourceName) resource.Quantity {
-	return i.used(nodes, name, func(*corev1.Pod) bool { return true })
-}
-
-// UsedByJobs is UsedOn of the pods that may have a reservation: those with Kueue's label of a started job, or of a JobSet.
-func (i *Inventory) UsedByJobs(nodes []*corev1.Node, name corev1.ResourceName) resource.Quantity {
-	return i.used(nodes, name, func(pod *corev1.Pod) bool {
-		return pod.Labels[kueueconstants.PodSetLabel] != "" || pod.Labels[jobsetapi.JobSetNameKey] != ""
-	})
-}
-
-func (i *Inventory) used(nodes []*corev1.Node, name corev1.ResourceName, counts func(*corev1.Pod) bool) resource.Quantity {
+// UsedOn sums what pods hold of a resource on some nodes: those that are bound, have not ended and count.
+func (i *Inventory) UsedOn(nodes []*corev1.Node, name corev1.ResourceName, counts func(*corev1.Pod) bool) resource.Quantity {
 	on := make(map[string]bool, len(nodes))
 	for _, node := range nodes {
 		on[node.Name] = true

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -132,7 +134,7 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 	if v.Saw(inventory.Workloads) && v.Saw(inventory.ClusterQueues) {
 		pool.Pending = new(v.Demand(flavor, name))
 	}
-	pool.Free = free(&pool, v.UsedOn(ready(nodes), name), v.UsedByJobs(nodes, name))
+	pool.Free = free(&pool, v.UsedOn(ready(nodes), name, anyPod), v.UsedOn(nodes, name, podOfJob))
 	return pool
 }
 
@@ -145,10 +147,14 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	pool.Nodes = &Nodes{Ready: len(usable), Total: len(nodes), Names: inventory.Names(nodes)}
 	pool.Allocatable = new(inventory.Allocatable(usable, name))
 	if v.Saw(inventory.Pods) {
-		pool.Running = new(v.UsedOn(nodes, name))
+		pool.Running = new(v.UsedOn(nodes, name, anyPod))
 	}
 	if gpu.IsResource(name) {
-		pool.Product, pool.Memory = common(nodes, gpu.Product), common(nodes, memoryOf)
+		pool.Product = common(nodes, gpu.Product)
+		mib := common(nodes, func(node *corev1.Node) string { return node.Labels[gpu.MemoryLabel] })
+		if memory, err := resource.ParseQuantity(mib + "Mi"); err == nil && mib != "" {
+			pool.Memory = memory.String()
+		}
 	}
 	return pool
 }
@@ -157,10 +163,24 @@ func ready(nodes []*corev1.Node) []*corev1.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
 }
 
+func anyPod(*corev1.Pod) bool { return true }
+
+// podOfJob reports whether a pod may have a reservation: it has Kueue's label of a started job, or is of a JobSet.
+func podOfJob(pod *corev1.Pod) bool {
+	return pod.Labels[kueueconstants.PodSetLabel] != "" || pod.Labels[jobsetapi.JobSetNameKey] != ""
+}
+
 func (v *viewer) addQuota(pool *Pool) {
-	pool.Quota, pool.Reserved, pool.Borrowed = new(v.cohortQuota(pool)), &resource.Quantity{}, &resource.Quantity{}
+	flavor, name := kueue.ResourceFlavorReference(pool.Flavor), corev1.ResourceName(pool.Resource)
+	pool.Quota, pool.Reserved, pool.Borrowed = &resource.Quantity{}, &resource.Quantity{}, &resource.Quantity{}
+	// Cohorts have some beside their ClusterQueues.
+	for n := range v.Cohorts {
+		if quota := inventory.QuotaOf(v.Cohorts[n].Spec.ResourceGroups, flavor, name); quota != nil {
+			pool.Quota.Add(quota.NominalQuota)
+		}
+	}
 	for _, quota := range v.quotas {
-		if string(quota.Flavor) != pool.Flavor || string(quota.Resource) != pool.Resource {
+		if quota.Flavor != flavor || quota.Resource != name {
 			continue
 		}
 		pool.Quota.Add(quota.Nominal)
@@ -183,19 +203,6 @@ func (v *viewer) stopped(quota inventory.Quota) string {
 		return condition.Message
 	}
 	return "it refers to something that does not exist"
-}
-
-// cohortQuota is what Cohorts have of a pool beside their ClusterQueues.
-func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
-	var sum resource.Quantity
-	for n := range v.Cohorts {
-		for grant := range inventory.Grants(v.Cohorts[n].Spec.ResourceGroups) {
-			if string(grant.Flavor) == pool.Flavor && string(grant.Quota.Name) == pool.Resource {
-				sum.Add(grant.Quota.NominalQuota)
-			}
-		}
-	}
-	return sum
 }
 
 // free is the lesser of what quota and what ready nodes, on which pods hold some, have
@@ -247,13 +254,4 @@ func common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
 		return ""
 	}
 	return sets.List(said)[0]
-}
-
-// memoryOf is the memory of a GPU of a node, or of a slice of one.
-func memoryOf(node *corev1.Node) string {
-	mib, err := resource.ParseQuantity(node.Labels[gpu.MemoryLabel] + "Mi")
-	if err != nil {
-		return ""
-	}
-	return mib.String()
 }
