@@ -68,9 +68,8 @@ func (f Flags) ClientIn(all bool) (client.WithWatch, string, error) {
 
 // What is known of an installation without flags.
 var (
-	Scheme       = installed.Scheme
-	Generation   = installed.Generation
-	ErrNoTrainer = installed.ErrNoTrainer
+	Scheme     = installed.Scheme
+	Generation = installed.Generation
 )
 
 // unconfigured is where kubectl's flags lead when nothing names a server.

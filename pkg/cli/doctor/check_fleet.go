@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -43,12 +45,15 @@ var workerChecks = []check{{
 	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ended at {until}.",
 	effect:  "The worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
 }, {
-	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)},
+	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet},
 	wrong: func(f *Facts, found func(hit)) {
 		if len(f.MultiKueueClusters) == 0 {
 			return
 		}
-		if cfg, _ := f.kueueSettings(); !dispatches(cfg) {
+		cfg, _ := f.kueueSettings()
+		if !slices.ContainsFunc(ptr.Deref(cfg.MultiKueue, configapi.MultiKueue{}).ExternalFrameworks, func(e configapi.MultiKueueExternalFramework) bool {
+			return e.Name == externalFramework
+		}) {
 			found(hit{})
 		}
 	},
@@ -159,10 +164,14 @@ func lacked(f *Facts, kinds []Kind, found func(hit), look func(*Worker, *trainjo
 // workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
 func workerRuntimes(f *Facts, found func(hit)) {
 	lacked(f, []Kind{crds, clusterRuntimes, ownRuntimes}, found, func(w *Worker, job *trainjob.TrainJob) (hit, bool) {
-		ref := runtimeOf(job)
-		here, there := inventory.Find(f.Runtimes, ref.namespace, ref.name), inventory.Find(w.Runtimes, ref.namespace, ref.name)
-		read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", ref.resource())
-		h := w.about(object(ref.kind, ref.namespace, ref.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(ref.resource()),
+		kind, namespace, name := ptr.Deref(job.Spec.RuntimeRef.Kind, trainer.ClusterTrainingRuntimeKind), "", job.Spec.RuntimeRef.Name
+		resource := strings.ToLower(kind) + " " + name
+		if kind == trainer.TrainingRuntimeKind {
+			namespace, resource = job.Namespace, "-n "+job.Namespace+" "+resource
+		}
+		here, there := inventory.Find(f.Runtimes, namespace, name), inventory.Find(w.Runtimes, namespace, name)
+		read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", resource)
+		h := w.about(object(kind, namespace, name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(resource),
 			"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
 		if there != nil {
 			h = h.as("WorkerRuntimeDiffers", Warning)
@@ -209,9 +218,9 @@ func differingManagers(f *Facts, found func(hit)) {
 		if here != "" && there != "" && here != there {
 			found(w.about(managerPart.Name, "here", here, "there", there))
 		}
-		if !equality.Semantic.DeepEqual(cluster.Rules(f.managerConfiguration()), cluster.Rules(w.managerConfiguration())) {
+		if rules := f.managerConfiguration().TolerationRules; !equality.Semantic.DeepEqual(rules, w.managerConfiguration().TolerationRules) {
 			found(w.about(object("ConfigMap", managerPart.Namespace, managerPart.ConfigMap),
-				"rules", w.haveRules(f.managerConfiguration().TolerationRules), "restart", w.kubectl(managerPart.restart())).as("WorkerTolerationRules", Warning))
+				"rules", w.haveRules(rules), "restart", w.kubectl(managerPart.restart())).as("WorkerTolerationRules", Warning))
 		}
 	}
 }

@@ -89,7 +89,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args)
 		},
-		ValidArgsFunction: cluster.CompleteTrainJob(flags),
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
 	o.workers.AddTo(cmd)

@@ -45,7 +45,7 @@ func (f *Facts) render(ctx context.Context, renderer *trainjob.Renderer, runtime
 		if f.PodSets, err = podset.Describe(ctx, renderer, f.Job, runtime, f.Field); err != nil {
 			return err
 		}
-		podset.AddTolerations(f.PodSets, cluster.Rules(f.Manager))
+		podset.AddTolerations(f.PodSets, cluster.WithDefaults(f.Manager).TolerationRules)
 		f.Cluster.SetOverhead(f.PodSets)
 	}
 	patches, err := f.Field.All(&f.Job.Spec)

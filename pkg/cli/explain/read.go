@@ -154,7 +154,7 @@ func (r *reading) kueue(ctx context.Context) {
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	at := cluster.KueuePlace(r.Manager)
+	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace

@@ -259,11 +259,9 @@ func (o *options) watchWorkers(s *explain.Snapshot) {
 		if name == "" || slices.Contains(o.watched, name) {
 			continue
 		}
-		if at, err := o.workers.Of(name); err == nil {
-			if c, err := at.Client(); err == nil {
-				o.watching.Add(c, o.kinds()...)
-				o.watched = append(o.watched, name)
-			}
+		if _, c, err := o.workers.Enter(name); err == nil {
+			o.watching.Add(c, o.kinds()...)
+			o.watched = append(o.watched, name)
 		}
 	}
 }

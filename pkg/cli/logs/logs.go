@@ -66,7 +66,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			return o.run(cmd.Context(), name, cmd.Flags().Changed("prefix"))
 		},
-		ValidArgsFunction: cluster.CompleteTrainJob(flags),
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.workers.AddTo(cmd)
 	f := cmd.Flags()

@@ -41,7 +41,7 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	}
 	// Without it, jobs are not told apart by their users, and Kueue is where its manifests install it.
 	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
-	at := cluster.KueuePlace(o.Manager)
+	at := cluster.WithDefaults(o.Manager).KueueConfigMap
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
 		warn("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	} else if o.Kueue == nil {

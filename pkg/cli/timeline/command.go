@@ -61,7 +61,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			return o.run(cmd.Context(), name)
 		},
-		ValidArgsFunction: cluster.CompleteTrainJob(flags),
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.workers.AddTo(cmd)
 	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, svg)
