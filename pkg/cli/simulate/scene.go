@@ -62,39 +62,18 @@ func readFiles(files []manifest.File, namespace string) (*outlook.Outlook, error
 	group := kueue.SchemeGroupVersion.Group
 	i := &inventory.Inventory{}
 	o := &outlook.Outlook{Inventory: i}
-	var all error
-	for _, file := range files {
-		all = errors.Join(all, file.Err())
-		for n := range file.Documents {
-			doc := &file.Documents[n]
-			if doc.Err != nil {
-				continue // Its file says it.
-			}
-			all = errors.Join(all,
-				add(doc, corev1.GroupName, "Node", &i.Nodes, ""), add(doc, group, "ResourceFlavor", &i.Flavors, ""), add(doc, group, "Topology", &i.Topologies, ""),
-				add(doc, group, "ClusterQueue", &i.ClusterQueues, ""), add(doc, group, "Cohort", &i.Cohorts, ""), add(doc, group, "LocalQueue", &i.LocalQueues, namespace),
-				add(doc, group, "AdmissionCheck", &i.AdmissionChecks, ""), add(doc, group, "Workload", &i.Workloads, namespace),
-				add(doc, trainjob.GVK.Group, trainjob.GVK.Kind, &o.TrainJobs, namespace))
-		}
+	var unread error
+	for n := range files {
+		unread = errors.Join(unread, files[n].Err())
 	}
-	return o, all
-}
-
-// add takes the objects of a kind out of a document. Those that name no namespace are in the one given.
-func add[T any, P interface {
-	*T
-	client.Object
-}](doc *manifest.Document, group, kind string, to *[]T, namespace string) error {
-	objects, err := doc.Objects(group, kind)
-	if err != nil {
-		return err
-	}
-	for n := range objects {
-		var object T
-		if err := objects[n].Into(P(&object), namespace); err != nil {
-			return err
-		}
-		*to = append(*to, object)
-	}
-	return nil
+	return o, errors.Join(unread,
+		manifest.Collect(files, corev1.GroupName, "Node", "", &i.Nodes),
+		manifest.Collect(files, group, "ResourceFlavor", "", &i.Flavors),
+		manifest.Collect(files, group, "Topology", "", &i.Topologies),
+		manifest.Collect(files, group, "ClusterQueue", "", &i.ClusterQueues),
+		manifest.Collect(files, group, "Cohort", "", &i.Cohorts),
+		manifest.Collect(files, group, "LocalQueue", namespace, &i.LocalQueues),
+		manifest.Collect(files, group, "AdmissionCheck", "", &i.AdmissionChecks),
+		manifest.Collect(files, group, "Workload", namespace, &i.Workloads),
+		manifest.Collect(files, trainjob.GVK.Group, trainjob.GVK.Kind, namespace, &o.TrainJobs))
 }
