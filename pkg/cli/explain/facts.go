@@ -25,6 +25,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -171,20 +172,19 @@ func (f *Facts) Assigned() []string {
 	if f.Workload == nil || f.Workload.Status.Admission == nil {
 		return nil
 	}
-	var all, ofGPUs []string
+	all, ofGPUs := sets.New[string](), sets.New[string]()
 	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
 		for name, flavor := range assignment.Flavors {
-			all = append(all, string(flavor))
+			all.Insert(string(flavor))
 			if gpu.IsResource(name) {
-				ofGPUs = append(ofGPUs, string(flavor))
+				ofGPUs.Insert(string(flavor))
 			}
 		}
 	}
 	if len(ofGPUs) > 0 {
-		all = ofGPUs
+		return sets.List(ofGPUs)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return sets.List(all)
 }
 
 // podSetsOf returns the PodSets of a Workload without the pods whose quota was given back because they are done: also one

@@ -143,14 +143,12 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 	return all
 }
 
-const victimsShown = 3
-
 func (f *Facts) victimsText(d *scheduler.Decision) string {
 	var parts []string
 	for _, v := range f.preempts(d) {
 		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
 	}
-	return show.Few(parts, victimsShown)
+	return show.Few(parts, 3)
 }
 
 // markPreempting marks the flavors that Kueue would make room in.
