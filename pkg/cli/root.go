@@ -101,7 +101,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	} {
 		root.AddCommand(command(flags, streams))
 	}
-	root.AddCommand(logs.NewCommand(flags, raw), handback.NewCommand(flags, streams), uninstall.NewCommand(flags.Client, streams))
+	root.AddCommand(logs.NewCommand(flags, raw), handback.NewCommand(flags.ClientIn, streams), uninstall.NewCommand(flags.Client, streams))
 	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
 }

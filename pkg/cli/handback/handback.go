@@ -49,13 +49,9 @@ const handBackExample = `  # Before the switch: whom could the in-tree integrati
   # One team
   kubectl trainjob hand-back -n team-a`
 
-// Flags are kubectl's, as far as they are used here: what uninstall takes of this package does without.
-type Flags interface {
-	ClientIn(all bool) (client.WithWatch, string, error)
-}
-
-// NewCommand returns the command.
-func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command {
+// NewCommand returns the command. What connects it is that of kubectl's flags, which uninstall does without: it takes
+// this package, too.
+func NewCommand(clientIn func(allNamespaces bool) (client.WithWatch, string, error), streams genericiooptions.IOStreams) *cobra.Command {
 	allNamespaces, dryRun := false, false
 	cmd := &cobra.Command{
 		Use:     "hand-back",
@@ -64,7 +60,7 @@ func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command 
 		Example: handBackExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, namespace, err := flags.ClientIn(allNamespaces)
+			c, namespace, err := clientIn(allNamespaces)
 			if err != nil {
 				return err
 			}

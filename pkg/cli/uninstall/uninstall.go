@@ -80,7 +80,12 @@ func NewCommand(connect func() (client.WithWatch, error), streams genericiooptio
 			if err != nil {
 				return err
 			}
-			u.client, u.impatient = patient(c), c
+			u.impatient = c
+			u.client = interceptor.NewClient(c, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					return insist(ctx, func(ctx context.Context) error { return c.Patch(ctx, obj, patch, opts...) })
+				},
+			})
 			return u.run(cmd.Context())
 		},
 	}
@@ -92,10 +97,9 @@ func NewCommand(connect func() (client.WithWatch, error), streams genericiooptio
 }
 
 type uninstall struct {
-	client client.Client
-	// impatient is client without its patience.
-	impatient client.Client
-	out       io.Writer
+	// client insists on its patches, and impatient does not.
+	client, impatient client.Client
+	out               io.Writer
 	// namespace is the manager's.
 	namespace string
 	// kueueConfig is where Kueue's own configuration is.
@@ -323,13 +327,4 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 		return !unanswered(last), nil
 	})
 	return cmp.Or(last, err)
-}
-
-// patient is a client that insists on its patches.
-func patient(c client.WithWatch) client.Client {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return insist(ctx, func(ctx context.Context) error { return c.Patch(ctx, obj, patch, opts...) })
-		},
-	})
 }
