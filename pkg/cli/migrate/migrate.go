@@ -107,10 +107,8 @@ func (o *options) check() error {
 	if errs := rules.Manager(o.owner); len(errs) > 0 {
 		return fmt.Errorf("--owner: %w; name a domain and a path, such as example.com/ml-team", errs.ToAggregate())
 	}
-	for _, path := range o.files.Filenames {
-		if path == manifest.Stdin && o.inPlace {
-			return errors.New("--in-place: standard input cannot be changed: leave the flag out, and the result goes to standard output")
-		}
+	if o.inPlace && slices.Contains(o.files.Filenames, manifest.Stdin) {
+		return errors.New("--in-place: standard input cannot be changed: leave the flag out, and the result goes to standard output")
 	}
 	if !o.files.Given() && o.inPlace {
 		return errors.New("--in-place is for files: name them with -f")

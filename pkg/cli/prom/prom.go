@@ -135,23 +135,18 @@ func (t withToken) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Ask returns what Prometheus has answered.
 func Ask[T model.Value](value model.Value, _ prometheus.Warnings, err error) (answer T, _ error) {
+	if refused, ok := errors.AsType[*prometheus.Error](err); ok {
+		return answer, fmt.Errorf("Prometheus answers: %s", strings.TrimSpace(refused.Msg+" "+refused.Detail))
+	}
 	if err != nil {
-		return answer, unanswered(err)
+		// Without the cause: it is no API server that cannot be reached.
+		return answer, errors.New("asking Prometheus: " + err.Error())
 	}
 	answer, ok := value.(T)
 	if !ok {
 		return answer, fmt.Errorf("Prometheus answers with a %s", value.Type())
 	}
 	return answer, nil
-}
-
-// unanswered says why Prometheus gave no answer.
-func unanswered(err error) error {
-	if answer, ok := errors.AsType[*prometheus.Error](err); ok {
-		return fmt.Errorf("Prometheus answers: %s", strings.TrimSpace(answer.Msg+" "+answer.Detail))
-	}
-	// Without the cause: it is no API server that cannot be reached.
-	return errors.New("asking Prometheus: " + err.Error())
 }
 
 // Step divides a window so that its end is the last look.

@@ -98,13 +98,11 @@ func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outl
 	at := &outlook.Outlook{Inventory: i, Now: time.Now(), NoArrivals: true}
 	// Kueue's defaults count for those who may not read its configuration.
 	at.Kueue, _ = cluster.KueueConfiguration(ctx, c)
-	var queues kueue.LocalQueueList
-	if !i.Saw(inventory.LocalQueues) && c.List(ctx, &queues, client.InNamespace(namespace)) == nil {
-		i.LocalQueues = queues.Items
+	if !i.Saw(inventory.LocalQueues) {
+		i.LocalQueues, _ = inventory.List[kueue.LocalQueue](ctx, c, client.InNamespace(namespace))
 	}
-	var workloads kueue.WorkloadList
-	if !i.Saw(inventory.Workloads) && c.List(ctx, &workloads, client.InNamespace(namespace)) == nil {
-		i.Workloads = workloads.Items
+	if !i.Saw(inventory.Workloads) {
+		i.Workloads, _ = inventory.List[kueue.Workload](ctx, c, client.InNamespace(namespace))
 	}
 	return at, nil
 }

@@ -227,10 +227,15 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	if c.dryRun == "server" {
 		create, suffix = append(create, client.DryRunAll), " (server dry run)"
 	}
-	if err := api.Create(ctx, u, create...); err != nil {
-		return nil, refusal(err)
+	// What the API server, or a webhook, finds wrong has an exit code of its own.
+	switch err := api.Create(ctx, u, create...); {
+	case err == nil:
+		return u, c.print(u, suffix)
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request"):
+		return nil, exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
+	default:
+		return nil, fmt.Errorf("creating the TrainJob: %w", err)
 	}
-	return u, c.print(u, suffix)
 }
 
 // prepare makes the TrainJob for the cluster.
@@ -274,15 +279,6 @@ func (c *command) foresee(ctx context.Context, api client.Client, u *unstructure
 		return
 	}
 	fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
-}
-
-// refusal returns what the API server, or a webhook, finds wrong with the TrainJob an exit
-// code of its own.
-func refusal(err error) error {
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request") {
-		return exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
-	}
-	return fmt.Errorf("creating the TrainJob: %w", err)
 }
 
 func (c *command) print(u *unstructured.Unstructured, suffix string) error {
