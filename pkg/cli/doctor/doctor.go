@@ -57,11 +57,8 @@ const doctorExample = `  # What is wrong
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	format, workers := "", cluster.NewWorkers(flags)
 	cmd := &cobra.Command{
-		Use:     "doctor",
-		Short:   "Check the whole installation, and say what fixes it",
-		Long:    doctorLong,
-		Example: doctorExample,
-		Args:    cobra.NoArgs,
+		Use: "doctor", Short: "Check the whole installation, and say what fixes it",
+		Long: doctorLong, Example: doctorExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, namespace, err := flags.ClientIn(false)
 			if err != nil {

@@ -54,11 +54,8 @@ const handBackExample = `  # Before the switch: whom could the in-tree integrati
 func NewCommand(clientIn func(allNamespaces bool) (client.WithWatch, string, error), streams genericiooptions.IOStreams) *cobra.Command {
 	allNamespaces, dryRun := false, false
 	cmd := &cobra.Command{
-		Use:     "hand-back",
-		Short:   "Take kueue-trainer's gate off waiting TrainJobs, before Kueue's in-tree integration takes over",
-		Long:    handBackLong,
-		Example: handBackExample,
-		Args:    cobra.NoArgs,
+		Use: "hand-back", Short: "Take kueue-trainer's gate off waiting TrainJobs, before Kueue's in-tree integration takes over",
+		Long: handBackLong, Example: handBackExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, namespace, err := clientIn(allNamespaces)
 			if err != nil {

@@ -91,13 +91,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List TrainJobs with their true state, queue, flavor, position and reason",
-		Long:    long,
-		Example: example,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Use: "list", Aliases: []string{"ls"}, Short: "List TrainJobs with their true state, queue, flavor, position and reason",
+		Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list those of all namespaces")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "list those with these labels, such as key=value")

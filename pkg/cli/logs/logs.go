@@ -55,10 +55,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "logs NAME",
-		Short:   "Print the logs of a TrainJob's pods",
-		Long:    long,
-		Example: example,
+		Use: "logs NAME", Short: "Print the logs of a TrainJob's pods",
+		Long: long, Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := cluster.OneTrainJob(args)
 			if err != nil {

@@ -64,12 +64,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:     "migrate [-f FILE|DIR|-]",
-		Short:   "Bring TrainJobs of every generation to runtimePatches",
-		Long:    migrateLong,
-		Example: migrateExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Use: "migrate [-f FILE|DIR|-]", Short: "Bring TrainJobs of every generation to runtimePatches",
+		Long: migrateLong, Example: migrateExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.files.AddTo(cmd, "; without it, the TrainJobs of the cluster")
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "change the files instead of printing them")

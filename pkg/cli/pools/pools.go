@@ -51,12 +51,9 @@ const poolsExample = `  # All pools
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &pools{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:     "pools",
-		Short:   "Show GPU pools: nodes, quota, who holds it and who waits",
-		Long:    poolsLong,
-		Example: poolsExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
+		Use: "pools", Short: "Show GPU pools: nodes, quota, who holds it and who waits",
+		Long: poolsLong, Example: poolsExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	show.OutputFlag(cmd, &p.format, show.Wide, show.JSON, show.YAML)
 	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them again whenever something changes")

@@ -50,11 +50,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:               "shares",
-		Short:             "Show what queues have, borrow and lend, and who is looked at next",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
+		Use: "shares", Short: "Show what queues have, borrow and lend, and who is looked at next",
+		Long: long, Example: example, Args: cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

@@ -85,11 +85,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, warned: sets.New[string]()}
 	cmd := &cobra.Command{
-		Use:               "simulate",
-		Short:             "Play what becomes of waiting jobs, as things are and with changes",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
+		Use: "simulate", Short: "Play what becomes of waiting jobs, as things are and with changes",
+		Long: long, Example: example, Args: cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

@@ -77,10 +77,8 @@ type command struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	c := &command{flags: flags, streams: streams, dryRun: "none", printing: genericclioptions.NewPrintFlags("created")}
 	cmd := &cobra.Command{
-		Use:               "submit [NAME] --runtime RUNTIME [flags] [-- COMMAND...]",
-		Short:             "Make a TrainJob of flags, and watch it on its way to running",
-		Long:              submitLong,
-		Example:           submitExample,
+		Use: "submit [NAME] --runtime RUNTIME [flags] [-- COMMAND...]", Short: "Make a TrainJob of flags, and watch it on its way to running",
+		Long: submitLong, Example: submitExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.arguments(args, cmd.ArgsLenAtDash()); err != nil {

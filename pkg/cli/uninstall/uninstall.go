@@ -70,11 +70,8 @@ const uninstallExample = `  # Everything that kueue-trainer keeps, and then its 
 func NewCommand(connect func() (client.WithWatch, error), streams genericiooptions.IOStreams) *cobra.Command {
 	u := &uninstall{out: streams.Out}
 	cmd := &cobra.Command{
-		Use:     "uninstall",
-		Short:   "Stop kueue-trainer and free every TrainJob and Workload of it, before its manifests are removed",
-		Long:    uninstallLong,
-		Example: uninstallExample,
-		Args:    cobra.NoArgs,
+		Use: "uninstall", Short: "Stop kueue-trainer and free every TrainJob and Workload of it, before its manifests are removed",
+		Long: uninstallLong, Example: uninstallExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := connect()
 			if err != nil {

@@ -94,12 +94,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, by: byQueue}
 	cmd := &cobra.Command{
-		Use:     "usage",
-		Short:   "Print the bill: GPU-hours held, used and lost, by queue, user or flavor",
-		Long:    long,
-		Example: example,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Use: "usage", Short: "Print the bill: GPU-hours held, used and lost, by queue, user or flavor",
+		Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "the bill of all namespaces, as without -n")
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)

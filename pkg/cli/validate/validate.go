@@ -72,12 +72,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:     "validate -f FILE|DIR|-",
-		Short:   "Check TrainJob manifests, with the lines of what is wrong",
-		Long:    validateLong,
-		Example: validateExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Use: "validate -f FILE|DIR|-", Short: "Check TrainJob manifests, with the lines of what is wrong",
+		Long: validateLong, Example: validateExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.files.AddTo(cmd, "")
 	cmd.Flags().StringSliceVar(&o.runtimes, "runtimes", nil, "files or directories with runtimes")

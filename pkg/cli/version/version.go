@@ -58,11 +58,8 @@ type Report struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	alone, format := false, ""
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Tell the releases of plugin, kueue-trainer, Kueue, Trainer and JobSet, and whether they go together",
-		Long:    long,
-		Example: example,
-		Args:    cobra.NoArgs,
+		Use: "version", Short: "Tell the releases of plugin, kueue-trainer, Kueue, Trainer and JobSet, and whether they go together",
+		Long: long, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := Report{Plugin: version.Get()}
 			var errCluster error
