@@ -5,13 +5,6 @@
 // Facts are what was read of a TrainJob and of the cluster around it; everything else is pure:
 // StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
 // all that there is to say.
-//
-// command.go is the command. read.go reads a cluster, snapshot.go hands out facts.go of it for each TrainJob, and
-// preview.go adds what takes a rendering, and those of manifests. state.go and state_*.go tell the state. cluster.go is what
-// Kueue's scheduler sees: flavors.go, nodes.go and topology.go give a verdict.go on what each flavor can do, forecast.go
-// says what Kueue will do and when, position.go who is in front, priority.go whether the job's priority class is there.
-// chain.go, jobs.go and pods.go follow a job to its pods, placement.go says who set what. worker.go follows
-// a job of MultiKueue to other clusters. explain.go puts it together, print.go words it.
 package explain
 
 import (

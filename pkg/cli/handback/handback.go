@@ -2,9 +2,6 @@
 
 // Package handback is the command that hands waiting TrainJobs to Kueue's in-tree
 // integration.
-//
-// handback.go is the command and its walk over the TrainJobs, entry.go changes their entries, children.go what is made of
-// them: JobSets, Jobs and Workloads.
 package handback
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hold has the commands that keep TrainJobs out of their queues and bring them back:
-// hold, stop, resume and requeue. plan.go decides, act.go writes.
+// hold, stop, resume and requeue.
 package hold
 
 import (

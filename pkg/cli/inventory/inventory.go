@@ -3,9 +3,6 @@
 // Package inventory joins what a cluster has with what Kueue promised of it: nodes and the
 // flavors that pick them, quotas and who holds them, what waits. Load reads, all else are pure
 // functions of what it read.
-//
-// inventory.go is what there is, and what Kueue's scheduler makes of it; load.go reads it.
-// nodes.go, quota.go and pending.go answer questions.
 package inventory
 
 import (

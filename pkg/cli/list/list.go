@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package list is the command that lists TrainJobs with the state that they are really in.
-//
-// list.go is the command, row.go makes the lines, query.go picks and sorts them, print.go prints them.
 package list
 
 import (

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logs is the command that prints what the pods of a TrainJob say. look.go finds the pods,
-// in this cluster or in a worker, target.go picks containers, stream.go and follow.go print.
+// Package logs is the command that prints what the pods of a TrainJob say, in this cluster or in a worker.
 package logs
 
 import (

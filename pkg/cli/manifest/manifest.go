@@ -2,8 +2,6 @@
 
 // Package manifest reads the files of -f as people wrote them: documents with their place in the
 // file and the line of every field.
-//
-// manifest.go reads files and documents, object.go the objects in them, and finds runtimes among those.
 package manifest
 
 import (

@@ -2,10 +2,6 @@
 
 // Package migrate is the command that brings TrainJobs of every generation to
 // spec.runtimePatches.
-//
-// migrate.go is the command. It takes documents of files or TrainJobs of a cluster (export.go). document.go
-// converts what is in a document, edit.go has it reprinted, comments.go brings comments to where their
-// fields went, and output.go brings results out.
 package migrate
 
 import (

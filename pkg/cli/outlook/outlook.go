@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package outlook asks pkg/forecast when the Workloads of a cluster will start, and says it in words.
-//
-// outlook.go makes the question of what a cluster has, past.go finds in it, and in what else is told, how long jobs
-// ran, say.go makes sentences of the answer.
 package outlook
 
 import (

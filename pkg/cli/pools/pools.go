@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pools is the command that shows GPU pools, and the one that makes them from nodes.
-//
-// pools.go is the command: view.go is what it shows, users.go who holds it, print.go shows it. generate.go is the
-// other: plan.go makes the objects and writes them, quotas.go counts what the pools have, remarks.go tells
-// what does not go with what is there.
 package pools
 
 import (

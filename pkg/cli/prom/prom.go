@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package prom asks a Prometheus, or what speaks its API, for what it has scraped off the manager.
-//
-// prom.go asks it, clusters.go finds out whether it has more than one cluster.
 package prom
 
 import (

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shares is the command that shows who has, borrows and lends what, and who is looked at next.
-//
-// shares.go is the command, view.go what it shows, order.go the order of those who wait.
 package shares
 
 import (

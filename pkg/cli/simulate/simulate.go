@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulate is the command that plays what becomes of a cluster's jobs, as it is and with changes.
-//
-// simulate.go is the command. scene.go reads what there is, arrivals.go who comes, scenario.go changes it; play.go
-// plays both, result.go counts, print.go shows it. now.go tells without whom a job would get quota at once.
 package simulate
 
 import (

@@ -2,9 +2,6 @@
 
 // Package submit is the command that makes a TrainJob of flags, creates it, and watches it until
 // it runs.
-//
-// submit.go is the command, build.go makes the TrainJob, preflight.go looks at
-// what it refers to. With --watch, follow.go tells how far the job is, and shows it.
 package submit
 
 import (

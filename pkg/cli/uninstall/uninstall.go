@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package uninstall is the command that makes a cluster ready to be without the manager.
-//
-// uninstall.go is the command, workloads.go frees Workloads.
 package uninstall
 
 import (

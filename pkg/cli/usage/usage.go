@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package usage is the command that prints who used how much: the bill.
-//
-// usage.go is the command and where the bill is from, bill.go the bill, and prints it.
-// prometheus.go asks Prometheus for the ledger, epochs.go reads what it has. held.go reads off the Workloads of the cluster what those tell, by
-// themselves or since the manager's ledger was saved, hints.go finds jobs that lose more than they
-// need to.
 package usage
 
 import (

@@ -2,9 +2,6 @@
 
 // Package validate is the command that checks TrainJob manifests by the rules of every release
 // of Trainer, and of Kueue.
-//
-// validate.go is the command, runtimes.go finds the runtimes. check.go checks what is written,
-// made.go asks Trainer's plugins, and checks what comes of it. finding.go prints what they find.
 package validate
 
 import (

@@ -2,8 +2,6 @@
 
 // Package version is the command that tells which releases of the plugin, kueue-trainer, Kueue,
 // Trainer and JobSet there are, and whether they go together.
-//
-// version.go is the command, load.go reads the releases, judge.go compares them.
 package version
 
 import (
