@@ -26,6 +26,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -113,7 +114,7 @@ func (f *Facts) condition(name string) *metav1.Condition {
 	if f.Workload == nil {
 		return nil
 	}
-	return find(f.Workload.Status.Conditions, func(c *metav1.Condition) bool { return c.Type == name && c.Status == metav1.ConditionTrue })
+	return state.True(f.Workload, name)
 }
 
 // warning returns the latest warning event with one of the reasons, or nil.

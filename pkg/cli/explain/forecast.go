@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -134,11 +134,9 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 	}
 	var all []Preempted
 	for _, wl := range d.Victims {
-		p := Preempted{Job: inventory.JobName(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl)}
-		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted); c != nil {
-			p.Reason = c.Reason
-		}
-		all = append(all, p)
+		all = append(all, Preempted{
+			Job: inventory.JobName(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl), Reason: state.ReasonOf(wl, kueue.WorkloadPreempted),
+		})
 	}
 	return all
 }

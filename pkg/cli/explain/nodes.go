@@ -190,11 +190,8 @@ func (a *assigner) selection(ps *kueue.PodSet, match func(key, value string) boo
 
 // checks returns the admission checks of a flavor that nobody looks after.
 func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
-	if a.cq.Spec.AdmissionChecksStrategy == nil {
-		return nil
-	}
 	var reasons []Reason
-	for _, rule := range a.cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+	for _, rule := range inventory.Checks(a.cq) {
 		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
 			continue
 		}
