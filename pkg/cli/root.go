@@ -68,13 +68,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		return config
 	}
 	root := &cobra.Command{
-		Use:           "kubectl-trainjob",
-		Short:         "TrainJobs under Kueue's quotas",
-		Long:          long,
-		Example:       example,
-		Version:       version.Get().String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use: "kubectl-trainjob", Short: "TrainJobs under Kueue's quotas",
+		Long: long, Example: example,
+		Version: version.Get().String(), SilenceUsage: true, SilenceErrors: true,
 		// How users call it, in help and usage.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl trainjob"},
 	}
@@ -101,7 +97,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	} {
 		root.AddCommand(command(flags, streams))
 	}
-	root.AddCommand(logs.NewCommand(flags, raw), handback.NewCommand(flags, streams), uninstall.NewCommand(flags.Client, streams))
+	root.AddCommand(logs.NewCommand(flags, raw), handback.NewCommand(flags.ClientIn, streams), uninstall.NewCommand(flags.Client, streams))
 	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
 }

@@ -76,6 +76,8 @@ var (
 	Patch = clientutil.Patch
 	// TruncateEvent shortens a message to what an event takes.
 	TruncateEvent = api.TruncateEventMessage
+	// Levels returns the node labels of a topology's levels, the widest first.
+	Levels = tas.Levels
 	// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
 	SliceTopologies = tas.PodSetSliceRequiredTopologyConstraints
 )

@@ -106,7 +106,7 @@ func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int64) 
 		if jobs[i].Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob {
 			continue
 		}
-		pods := int64(podsOfJob(&jobs[i].Spec))
+		pods := int64(PodsOfJob(&jobs[i].Spec))
 		made += pods
 		if !JobEnded(&jobs[i]) {
 			running += pods

@@ -76,10 +76,10 @@ func fromReplicatedJob(rj *jobsetapi.ReplicatedJob) (kueue.PodSet, error) {
 }
 
 // PodsPerReplica is how many pods of one child Job run at a time.
-func PodsPerReplica(rj *jobsetapi.ReplicatedJob) int32 { return podsOfJob(&rj.Template.Spec) }
+func PodsPerReplica(rj *jobsetapi.ReplicatedJob) int32 { return PodsOfJob(&rj.Template.Spec) }
 
-// podsOfJob is a Job's parallelism, but never more than its completions (batch/v1 Job).
-func podsOfJob(spec *batchv1.JobSpec) int32 {
+// PodsOfJob is a Job's parallelism, but never more than its completions (batch/v1 Job).
+func PodsOfJob(spec *batchv1.JobSpec) int32 {
 	parallelism := ptr.Deref(spec.Parallelism, 1)
 	return min(parallelism, ptr.Deref(spec.Completions, parallelism))
 }

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster connects the plugin's commands to the cluster that kubectl's flags name.
-//
-// cluster.go has the flags and clients, and errors of clusters that cannot be reached; trainjobs.go the names that users
-// give and the shell completes, and reads TrainJobs; workers.go what MultiKueue runs elsewhere. manager.go knows the managers
-// that work together, and finds where they are and kueue-trainer's and Kueue's configurations.
 package cluster
 
 import (
@@ -68,9 +64,8 @@ func (f Flags) ClientIn(all bool) (client.WithWatch, string, error) {
 
 // What is known of an installation without flags.
 var (
-	Scheme       = installed.Scheme
-	Generation   = installed.Generation
-	ErrNoTrainer = installed.ErrNoTrainer
+	Scheme     = installed.Scheme
+	Generation = installed.Generation
 )
 
 // unconfigured is where kubectl's flags lead when nothing names a server.

@@ -69,6 +69,15 @@ func ManagerConfigurationIn(cm *corev1.ConfigMap) *config.Configuration {
 	return &cfg
 }
 
+// WithDefaults returns the manager's configuration, of which nil has the defaults alone.
+func WithDefaults(cfg *config.Configuration) *config.Configuration {
+	if cfg == nil {
+		cfg = &config.Configuration{}
+		config.Default(cfg)
+	}
+	return cfg
+}
+
 // Kueue's configuration by the names that its manifests give.
 const (
 	KueueNamespace = "kueue-system"
@@ -83,7 +92,7 @@ func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Config
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	at := KueuePlace(manager)
+	at := WithDefaults(manager).KueueConfigMap
 	cm, err := configMapOf(ctx, c, at.Namespace, Kueue.Deployment, at.Name)
 	if cm == nil {
 		return nil, err
@@ -93,14 +102,6 @@ func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Config
 		return nil, nil //nolint:nilerr // Kueue does not start with it, which is doctor's to tell.
 	}
 	return cfg, nil
-}
-
-// Rules returns the toleration rules of a configuration; none of nil.
-func Rules(cfg *config.Configuration) []config.TolerationRule {
-	if cfg == nil {
-		return nil
-	}
-	return cfg.TolerationRules
 }
 
 // ConfigMapOf picks, of the ConfigMaps of a namespace, the one with this name, suffixes
@@ -153,16 +154,6 @@ func ManagerNamespace(ctx context.Context, c client.Reader) (string, error) {
 	return config.Namespace, nil
 }
 
-// KueuePlace is where the manager reads Kueue's configuration; where the manifests have it without the
-// manager's own, which may be nil.
-func KueuePlace(manager *config.Configuration) kueueconfig.ConfigMap {
-	if manager == nil {
-		manager = &config.Configuration{}
-		config.Default(manager)
-	}
-	return manager.KueueConfigMap
-}
-
 // Placed is Kueue or the manager where it was installed, as far as the user may see that; of others it
 // is where their manifests install them.
 func Placed(ctx context.Context, c client.Reader, p Part) (Part, error) {
@@ -175,7 +166,7 @@ func Placed(ctx context.Context, c client.Reader, p Part) (Part, error) {
 		if !apierrors.IsForbidden(unread) {
 			err = unread
 		}
-		at := KueuePlace(manager)
+		at := WithDefaults(manager).KueueConfigMap
 		p.Namespace, p.ConfigMap = at.Namespace, at.Name
 	}
 	return p, err

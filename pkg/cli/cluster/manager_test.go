@@ -64,7 +64,7 @@ func TestManagerConfiguration(t *testing.T) {
 			cfg := expect.Must(ManagerConfiguration(t.Context(), c))(t)
 			expect.That(t, cfg == nil || *cfg.Webhook.Port == 9443, "The configuration lacks its defaults")
 			var got []string
-			for _, rule := range Rules(cfg) {
+			for _, rule := range WithDefaults(cfg).TolerationRules {
 				got = append(got, rule.Resources...)
 			}
 			expect.Same(t, "Unexpected resources", tc.want, got)

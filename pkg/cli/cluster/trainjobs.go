@@ -134,22 +134,14 @@ func Complete(flags Flags, all bool, list client.ObjectList) cobra.CompletionFun
 	}
 }
 
-// CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell.
-func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
+// CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell, as long as fewer than most are given.
+func CompleteTrainJobs(flags Flags, most int) cobra.CompletionFunc {
 	all := Complete(flags, false, &trainjob.List{})
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		names, directive := all(cmd, args, toComplete)
-		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
-	}
-}
-
-// CompleteTrainJob is CompleteTrainJobs for a command that takes one name.
-func CompleteTrainJob(flags Flags) cobra.CompletionFunc {
-	complete := CompleteTrainJobs(flags)
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return complete(cmd, args, toComplete)
+		names, directive := all(cmd, args, toComplete)
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 	}
 }

@@ -45,16 +45,8 @@ type Worker struct {
 	Context string
 	Flags
 
-	client client.WithWatch
-}
-
-// Client connects to the worker, once.
-func (w *Worker) Client() (client.WithWatch, error) {
-	var err error
-	if w.client == nil {
-		w.client, err = w.Flags.Client()
-	}
-	return w.client, err
+	// connected is set by Enter.
+	connected client.WithWatch
 }
 
 // NewWorkers makes Workers of the kubeconfig that the flags name.
@@ -94,6 +86,21 @@ func (w *Workers) Of(name string) (*Worker, error) {
 	}
 	w.known[name] = &Worker{Cluster: name, Context: at, Flags: w.flags.inContext(at)}
 	return w.known[name], nil
+}
+
+// Enter connects to the worker of a MultiKueueCluster, once. The Worker is there as well where that fails, with no
+// Context where none is known.
+func (w *Workers) Enter(name string) (*Worker, client.WithWatch, error) {
+	at, err := w.Of(name)
+	if err != nil {
+		return &Worker{Cluster: name}, nil, err
+	}
+	if at.connected == nil {
+		if at.connected, err = at.Client(); err != nil {
+			err = at.Problem(err)
+		}
+	}
+	return at, at.connected, err
 }
 
 // workerContext picks the context of a worker: what is given, CLUSTER=CONTEXT or one word that is

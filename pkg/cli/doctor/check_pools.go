@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -188,7 +187,7 @@ func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
 	pod.Tolerations = gpu.Tolerations(&pod)
 	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
-	podset.AddTolerations(podSets, cluster.Rules(f.managerConfiguration()))
+	podset.AddTolerations(podSets, f.managerConfiguration().TolerationRules)
 	return podSets[0].Template.Spec.Tolerations
 }
 

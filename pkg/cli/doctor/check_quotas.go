@@ -118,7 +118,12 @@ func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ..
 	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
 		return false
 	}
-	h := about("ResourceFlavor", "", flavors[0].Name, "promised", promised.String(), "resource", name, "nodes", theNodes(len(nodes), flavors), "have", have.String()+cordoned(nodes, name))
+	count := show.Count(len(nodes), "node")
+	theNodes := "the flavor's " + count
+	if len(flavors) > 1 {
+		theNodes = fmt.Sprintf("the %s of flavors %s, which overlap,", count, strings.Join(inventory.Names(flavors), ", "))
+	}
+	h := about("ResourceFlavor", "", flavors[0].Name, "promised", promised.String(), "resource", name, "nodes", theNodes, "have", have.String()+cordoned(nodes, name))
 	amounts, enough := lowered(name, grants, kueuelib.ResourceValue(name, have))
 	for i, g := range grants {
 		if amount := kueuelib.NewResourceFormatter().ResourceQuantity(name, amounts[i]); amount.Cmp(g.Quota.NominalQuota) != 0 {
@@ -146,14 +151,6 @@ func cordoned(nodes []*corev1.Node, name corev1.ResourceName) string {
 	}
 	amount := inventory.Allocatable(nodes, name)
 	return fmt.Sprintf(", %s of them on cordoned nodes (%s)", amount.String(), few(inventory.Names(nodes)))
-}
-
-func theNodes(n int, flavors []*kueue.ResourceFlavor) string {
-	count := show.Count(n, "node")
-	if len(flavors) == 1 {
-		return "the flavor's " + count
-	}
-	return fmt.Sprintf("the %s of flavors %s, which overlap,", count, strings.Join(inventory.Names(flavors), ", "))
 }
 
 // lowered returns what quotas would be that are together no more than there is, and whether

@@ -60,12 +60,7 @@ func (f *Facts) settingsInForce() (kueues, managers *kueueconfig.Settings, err e
 // managerConfiguration is the manager's configuration with its defaults; these alone without
 // a ConfigMap, and where it cannot be read, with which the manager does not start.
 func (f *Facts) managerConfiguration() *managerconfig.Configuration {
-	cfg := cluster.ManagerConfigurationIn(f.configMap(managerPart))
-	if cfg == nil {
-		cfg = &managerconfig.Configuration{}
-		managerconfig.Default(cfg)
-	}
-	return cfg
+	return cluster.WithDefaults(cluster.ManagerConfigurationIn(f.configMap(managerPart)))
 }
 
 // listsInTree and listsExternal report where Kueue's configuration has TrainJobs.
@@ -75,12 +70,6 @@ func listsInTree(cfg *configapi.Configuration) bool {
 
 func listsExternal(cfg *configapi.Configuration) bool {
 	return slices.Contains(cfg.Integrations.ExternalFrameworks, externalFramework)
-}
-
-// dispatches reports whether Kueue hands TrainJobs of kueue-trainer to workers of MultiKueue.
-func dispatches(cfg *configapi.Configuration) bool {
-	return cfg.MultiKueue != nil && slices.ContainsFunc(cfg.MultiKueue.ExternalFrameworks,
-		func(e configapi.MultiKueueExternalFramework) bool { return e.Name == externalFramework })
 }
 
 // kueueGateFlags are the feature gates that Kueue's Deployment sets by a flag, which the

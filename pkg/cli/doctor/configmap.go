@@ -41,11 +41,8 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 	names := []string{"kueue", "kueue-trainer"}
 	var withoutJobSets bool
 	cmd := &cobra.Command{
-		Use:       "configmap kueue|kueue-trainer",
-		Short:     "Print the configuration of Kueue or kueue-trainer as it should be",
-		Long:      configMapLong,
-		Example:   configMapExample,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Use: "configmap kueue|kueue-trainer", Short: "Print the configuration of Kueue or kueue-trainer as it should be",
+		Long: configMapLong, Example: configMapExample, Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Client()

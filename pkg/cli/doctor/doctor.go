@@ -3,13 +3,6 @@
 // Package doctor is the command that checks a whole installation: Kueue, Trainer, JobSet and
 // kueue-trainer, the pools and queues, and the TrainJobs in them. A loader reads the facts;
 // every check is a pure function of them.
-//
-// table.go says what a check is: a row with what it looks at, when something is wrong, and what is said of
-// that. It goes through the table, and has what a check takes for granted. The rows stand in check_*.go beside the
-// functions that find their cases; docs/doctor.md is made of them.
-// load.go reads facts.go, with what is a part, where it is and how it is put back (parts.go), a configuration (config.go)
-// and a webhook (webhook.go); fleet.go and access.go read what there is of workers of MultiKueue.
-// configmap.go prints corrected configurations; finding.go is what the reader gets.
 package doctor
 
 import (
@@ -57,11 +50,8 @@ const doctorExample = `  # What is wrong
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	format, workers := "", cluster.NewWorkers(flags)
 	cmd := &cobra.Command{
-		Use:     "doctor",
-		Short:   "Check the whole installation, and say what fixes it",
-		Long:    doctorLong,
-		Example: doctorExample,
-		Args:    cobra.NoArgs,
+		Use: "doctor", Short: "Check the whole installation, and say what fixes it",
+		Long: doctorLong, Example: doctorExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, namespace, err := flags.ClientIn(false)
 			if err != nil {

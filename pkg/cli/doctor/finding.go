@@ -61,10 +61,7 @@ func sortFindings(findings []Finding) {
 
 // object names an object of a namespace for people.
 func object(kind, namespace, name string) string {
-	if namespace == "" {
-		return kind + " " + name
-	}
-	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
+	return kind + " " + strings.TrimPrefix(namespace+"/"+name, "/")
 }
 
 // Report is all that doctor has to say.

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -74,37 +76,29 @@ func (l *loader) runtimes(ctx context.Context) {
 func loadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
 	for i := range f.Workers {
 		w := &f.Workers[i]
-		at, err := workers.Of(w.Name)
+		at, c, err := workers.Enter(w.Name)
+		w.Context, w.Untold = at.Context, err
 		if err != nil {
-			w.Untold = err
 			continue
 		}
-		w.Context = at.Context
-		if w.Facts, w.Untold = loadWorker(ctx, at, f); w.Untold == nil {
-			w.review(ctx, at, f.namespacesOf(w.Name))
+		if w.Facts, w.Untold = loadWorker(ctx, at, c, f); w.Untold == nil {
+			w.review(ctx, c, f.namespacesOf(w.Name))
 		}
 	}
 }
 
 // review asks the worker what Kueue of the manager cluster may do there, in the namespaces.
-func (w *Worker) review(ctx context.Context, at *cluster.Worker, namespaces []string) {
+func (w *Worker) review(ctx context.Context, c client.Client, namespaces []string) {
 	if w.Access == nil || w.Access.User == "" {
 		return
 	}
-	c, err := at.Client()
-	if err == nil {
-		w.Lacks, err = w.Access.lacks(ctx, c, namespaces)
-	}
-	if err != nil {
+	var err error
+	if w.Lacks, err = w.Access.lacks(ctx, c, namespaces); err != nil {
 		w.Unread[accessReviews] = err
 	}
 }
 
-func loadWorker(ctx context.Context, at *cluster.Worker, manager *Facts) (*Facts, error) {
-	c, err := at.Client()
-	if err != nil {
-		return nil, at.Problem(err)
-	}
+func loadWorker(ctx context.Context, at *cluster.Worker, c client.Client, manager *Facts) (*Facts, error) {
 	l := newLoader(c, manager.Now)
 	l.worker(ctx)
 	for _, err := range l.facts.Unread {
@@ -151,10 +145,7 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 }
 
 func (f *Facts) uidOf(namespace string) types.UID {
-	if found := inventory.Find(f.Namespaces, "", namespace); found != nil {
-		return found.UID
-	}
-	return ""
+	return ptr.Deref(inventory.Find(f.Namespaces, "", namespace), corev1.Namespace{}).UID
 }
 
 // told are the workers of which kinds could be read.
@@ -193,24 +184,4 @@ func (f *Facts) leadsTo(queue *kueue.LocalQueue, worker string) bool {
 		config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name)
 		return config != nil && slices.Contains(config.Spec.Clusters, worker)
 	})
-}
-
-// runtimeRef names a runtime of either kind.
-type runtimeRef struct{ kind, namespace, name string }
-
-func runtimeOf(job *trainjob.TrainJob) runtimeRef {
-	ref := runtimeRef{kind: ptr.Deref(job.Spec.RuntimeRef.Kind, trainer.ClusterTrainingRuntimeKind), name: job.Spec.RuntimeRef.Name}
-	if ref.kind == trainer.TrainingRuntimeKind {
-		ref.namespace = job.Namespace
-	}
-	return ref
-}
-
-// resource is how kubectl names it.
-func (r runtimeRef) resource() string {
-	name := strings.ToLower(r.kind) + " " + r.name
-	if r.namespace != "" {
-		return "-n " + r.namespace + " " + name
-	}
-	return name
 }

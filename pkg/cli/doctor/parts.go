@@ -95,7 +95,7 @@ func (f *Facts) at(p *part) *part {
 		return &found
 	}
 	if manager := cluster.ManagerConfigurationIn(f.configMap(managerPart)); manager != nil {
-		place := cluster.KueuePlace(manager)
+		place := manager.KueueConfigMap
 		found.Namespace, found.ConfigMap, found.configKey = place.Namespace, place.Name, place.Key
 	}
 	return &found

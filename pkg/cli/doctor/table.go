@@ -64,7 +64,11 @@ func (h hit) finding(rows []check) Finding {
 			r = other
 		}
 	}
-	texts := replacer(h.values)
+	var pairs []string
+	for i := 0; i+1 < len(h.values); i += 2 {
+		pairs = append(pairs, fmt.Sprintf("{%v}", h.values[i]), fmt.Sprint(h.values[i+1]))
+	}
+	texts := strings.NewReplacer(pairs...)
 	f := Finding{
 		Severity: cmp.Or(h.Severity, r.Severity), Reason: r.ID, Object: cmp.Or(h.Object, r.object),
 		Problem: cmp.Or(h.Problem, texts.Replace(r.problem)), Effect: cmp.Or(h.Effect, texts.Replace(r.effect)),
@@ -76,14 +80,6 @@ func (h hit) finding(rows []check) Finding {
 		}
 	}
 	return f
-}
-
-func replacer(values []any) *strings.Replacer {
-	var pairs []string
-	for i := 0; i+1 < len(values); i += 2 {
-		pairs = append(pairs, fmt.Sprintf("{%v}", values[i]), fmt.Sprint(values[i+1]))
-	}
-	return strings.NewReplacer(pairs...)
 }
 
 // Section is a group of checks, in the order in which an installation is built.
@@ -261,12 +257,10 @@ func probeAnswered(f *Facts) error {
 	return nil
 }
 
-// inFleet is a condition for checks that ask nothing of a cluster without workers of MultiKueue.
-func inFleet(c condition) condition {
-	return func(f *Facts) error {
-		if len(f.MultiKueueClusters) == 0 {
-			return nil
-		}
-		return c(f)
+// inFleet is for checks of kueue-trainer and Kueue's configuration that ask nothing of a cluster without workers of MultiKueue.
+func inFleet(f *Facts) error {
+	if len(f.MultiKueueClusters) == 0 {
+		return nil
 	}
+	return cmp.Or(managerThere(f), kueueConfigured(f))
 }

@@ -81,15 +81,10 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "explain [NAME | -A | -f FILE]",
-		Short:   "Tell why a TrainJob waits, where it will land and who set what",
-		Long:    long,
-		Example: example,
-		Args:    o.args,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), args)
-		},
-		ValidArgsFunction: cluster.CompleteTrainJob(flags),
+		Use: "explain [NAME | -A | -f FILE]", Short: "Tell why a TrainJob waits, where it will land and who set what",
+		Long: long, Example: example, Args: o.args,
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
 	o.workers.AddTo(cmd)

@@ -5,13 +5,6 @@
 // Facts are what was read of a TrainJob and of the cluster around it; everything else is pure:
 // StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
 // all that there is to say.
-//
-// command.go is the command. read.go reads a cluster, snapshot.go hands out facts.go of it for each TrainJob, and
-// preview.go adds what takes a rendering, and those of manifests. state.go and state_*.go tell the state. cluster.go is what
-// Kueue's scheduler sees: flavors.go, nodes.go and topology.go give a verdict.go on what each flavor can do, forecast.go
-// says what Kueue will do and when, position.go who is in front, priority.go whether the job's priority class is there.
-// chain.go, jobs.go and pods.go follow a job to its pods, placement.go says who set what. worker.go follows
-// a job of MultiKueue to other clusters. explain.go puts it together, print.go words it.
 package explain
 
 import (
@@ -25,6 +18,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -32,6 +26,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -119,7 +114,7 @@ func (f *Facts) condition(name string) *metav1.Condition {
 	if f.Workload == nil {
 		return nil
 	}
-	return find(f.Workload.Status.Conditions, func(c *metav1.Condition) bool { return c.Type == name && c.Status == metav1.ConditionTrue })
+	return state.True(f.Workload, name)
 }
 
 // warning returns the latest warning event with one of the reasons, or nil.
@@ -171,20 +166,19 @@ func (f *Facts) Assigned() []string {
 	if f.Workload == nil || f.Workload.Status.Admission == nil {
 		return nil
 	}
-	var all, ofGPUs []string
+	all, ofGPUs := sets.New[string](), sets.New[string]()
 	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
 		for name, flavor := range assignment.Flavors {
-			all = append(all, string(flavor))
+			all.Insert(string(flavor))
 			if gpu.IsResource(name) {
-				ofGPUs = append(ofGPUs, string(flavor))
+				ofGPUs.Insert(string(flavor))
 			}
 		}
 	}
 	if len(ofGPUs) > 0 {
-		all = ofGPUs
+		return sets.List(ofGPUs)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return sets.List(all)
 }
 
 // podSetsOf returns the PodSets of a Workload without the pods whose quota was given back because they are done: also one

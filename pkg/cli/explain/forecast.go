@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -134,23 +134,19 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 	}
 	var all []Preempted
 	for _, wl := range d.Victims {
-		p := Preempted{Job: inventory.JobName(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl)}
-		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted); c != nil {
-			p.Reason = c.Reason
-		}
-		all = append(all, p)
+		all = append(all, Preempted{
+			Job: inventory.JobName(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl), Reason: state.ReasonOf(wl, kueue.WorkloadPreempted),
+		})
 	}
 	return all
 }
-
-const victimsShown = 3
 
 func (f *Facts) victimsText(d *scheduler.Decision) string {
 	var parts []string
 	for _, v := range f.preempts(d) {
 		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
 	}
-	return show.Few(parts, victimsShown)
+	return show.Few(parts, 3)
 }
 
 // markPreempting marks the flavors that Kueue would make room in.

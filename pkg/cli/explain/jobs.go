@@ -35,7 +35,7 @@ func (f *Facts) podsMade() (made, wanted int32) {
 		if podset.JobEnded(job) {
 			continue
 		}
-		wanted += podsAtATime(job)
+		wanted += podset.PodsOfJob(&job.Spec)
 		for j := range f.Pods {
 			if f.Pods[j].Labels[batchv1.JobNameLabel] == job.Name {
 				made++
@@ -86,7 +86,7 @@ func (f *Facts) reached(on *jobsetapi.DependsOn) bool {
 	rj := find(f.JobSet.Spec.ReplicatedJobs, func(rj *jobsetapi.ReplicatedJob) bool { return rj.Name == on.Name })
 	reached := picked(f.jobsOf(on.Name), func(job *batchv1.Job) bool {
 		if on.Status == jobsetapi.DependencyReady {
-			return podset.JobEnded(job) || job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podsAtATime(job)
+			return podset.JobEnded(job) || job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podset.PodsOfJob(&job.Spec)
 		}
 		return has(job, batchv1.JobComplete)
 	})
@@ -111,12 +111,6 @@ func (f *Facts) jobsOverSince(since metav1.Time) metav1.Time {
 		}
 	}
 	return since
-}
-
-// podsAtATime is how many pods of a Job there may be.
-func podsAtATime(job *batchv1.Job) int32 {
-	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
-	return min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
 }
 
 func has(job *batchv1.Job, condition batchv1.JobConditionType) bool {

@@ -41,7 +41,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 		return lasts(Taint, fmt.Sprintf("taint %s of the flavor is not tolerated", taint.ToString()),
 			"add a toleration of %s to spec.tolerations of ResourceFlavor %s, or to replicated job %s by the runtime or a patch", taint.Key, name, ps.Name)
 	}
-	if selects, err := inventory.Selects(pod, flavor); !selects || err != nil {
+	if !inventory.Selects(pod, flavor) {
 		what := a.selection(ps, func(key, value string) bool {
 			has, ok := flavor.Spec.NodeLabels[key]
 			return !ok || has == value
@@ -190,11 +190,8 @@ func (a *assigner) selection(ps *kueue.PodSet, match func(key, value string) boo
 
 // checks returns the admission checks of a flavor that nobody looks after.
 func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
-	if a.cq.Spec.AdmissionChecksStrategy == nil {
-		return nil
-	}
 	var reasons []Reason
-	for _, rule := range a.cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+	for _, rule := range inventory.Checks(a.cq) {
 		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
 			continue
 		}

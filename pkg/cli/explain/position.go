@@ -163,15 +163,13 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-const aheadShown = 3
-
 func positionText(position *Position) string {
 	text := ordinal(position.Place)
 	if position.Pending > 0 {
 		text += fmt.Sprintf(" of %d pending", position.Pending)
 	}
 	if ahead := position.Ahead; len(ahead) > 0 {
-		text += ", behind " + show.Few(ahead, aheadShown)
+		text += ", behind " + show.Few(ahead, 3)
 	}
 	if position.Source == Computed {
 		return text + " (computed)"

@@ -45,7 +45,7 @@ func (f *Facts) render(ctx context.Context, renderer *trainjob.Renderer, runtime
 		if f.PodSets, err = podset.Describe(ctx, renderer, f.Job, runtime, f.Field); err != nil {
 			return err
 		}
-		podset.AddTolerations(f.PodSets, cluster.Rules(f.Manager))
+		podset.AddTolerations(f.PodSets, cluster.WithDefaults(f.Manager).TolerationRules)
 		f.Cluster.SetOverhead(f.PodSets)
 	}
 	patches, err := f.Field.All(&f.Job.Spec)
@@ -74,24 +74,11 @@ type files struct {
 // without a namespace are in the one given.
 func readFiles(documents []manifest.File, namespace string) (*files, error) {
 	found := &files{documents: documents, namespace: namespace}
-	for _, file := range documents {
-		found.unread = errors.Join(found.unread, file.Err())
-		for i := range file.Documents {
-			if file.Documents[i].Err != nil {
-				continue
-			}
-			objects, err := file.Documents[i].Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
-			if err != nil {
-				return nil, err
-			}
-			for n := range objects {
-				var job trainjob.TrainJob
-				if err := objects[n].Into(&job, namespace); err != nil {
-					return nil, err
-				}
-				found.jobs = append(found.jobs, job)
-			}
-		}
+	for i := range documents {
+		found.unread = errors.Join(found.unread, documents[i].Err())
+	}
+	if err := manifest.Collect(documents, trainer.GroupVersion.Group, trainer.TrainJobKind, namespace, &found.jobs); err != nil {
+		return nil, err
 	}
 	if len(found.jobs) == 0 {
 		return nil, errors.Join(errors.New("there is no TrainJob in what -f names"), found.unread)
@@ -136,9 +123,9 @@ func (p *previews) of(ctx context.Context, job *trainjob.TrainJob) (*Facts, erro
 	if err != nil {
 		return nil, err
 	}
-	runtimes, errs := manifest.NewRuntimes(schema, p.documents, p.files.namespace, p.client)
-	if len(errs) > 0 {
-		return nil, errs[0]
+	runtimes, err := manifest.NewRuntimes(schema, p.documents, p.files.namespace, p.client)
+	if err != nil {
+		return nil, err
 	}
 	f.Undescribed = f.render(ctx, p.renderer, trainjob.NewRuntimes(runtimes, nil))
 	_, f.Priority, err = jobframework.ExtractPriority(ctx, p.client, job, f.PodSets, nil)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -80,19 +81,17 @@ func (f *Facts) above(other *kueue.Workload, where string) string {
 // for it and nobody waits in front.
 func (f *Facts) raise() string {
 	const label = ", or raise the job's priority (label " + kueueconstants.WorkloadPriorityClassLabel + ")"
+	p := ptr.Deref(f.clusterQueue().Spec.Preemption, kueue.ClusterQueuePreemption{})
+	stops := !slices.Contains([]kueue.PreemptionPolicy{"", kueue.PreemptionPolicyNever}, p.WithinClusterQueue) ||
+		p.ReclaimWithinCohort == kueue.PreemptionPolicyLowerPriority ||
+		ptr.Deref(p.BorrowWithinCohort, kueue.BorrowWithinCohort{}).Policy == kueue.BorrowWithinCohortPolicyLowerPriority
 	switch {
-	case stopsForPriority(f.clusterQueue().Spec.Preemption):
+	case stops:
 		return label
 	case f.outranked():
 		return label + " above that of those in front"
 	}
 	return ""
-}
-
-func stopsForPriority(p *kueue.ClusterQueuePreemption) bool {
-	never := []kueue.PreemptionPolicy{"", kueue.PreemptionPolicyNever}
-	return p != nil && (!slices.Contains(never, p.WithinClusterQueue) || p.ReclaimWithinCohort == kueue.PreemptionPolicyLowerPriority ||
-		p.BorrowWithinCohort != nil && p.BorrowWithinCohort.Policy == kueue.BorrowWithinCohortPolicyLowerPriority)
 }
 
 // outranked reports whether others wait in front of the job, as far as that can be seen.

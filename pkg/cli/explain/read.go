@@ -74,12 +74,9 @@ func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts,
 func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Snapshot, error) {
 	r := newReading(c, namespace, name)
 	r.Now = time.Now()
-	var found kueue.WorkloadList
-	r.list(ctx, workloads, &found)
+	list(ctx, r, workloads, &r.Workloads)
 	r.children(ctx)
-	var events corev1.EventList
-	r.list(ctx, "events", &events)
-	r.Workloads, r.Events = found.Items, events.Items
+	list(ctx, r, "events", &r.Events)
 	return r.Snapshot, r.err
 }
 
@@ -154,37 +151,41 @@ func (r *reading) kueue(ctx context.Context) {
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	at := cluster.KueuePlace(r.Manager)
+	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace
 	}
 }
 
-// list reads a kind in the namespaces of the jobs; a kind that may not be listed is noted.
-func (r *reading) list(ctx context.Context, kind string, into client.ObjectList, options ...client.ListOption) {
+// list reads a kind in the namespaces of the jobs, and adds to what is known; a kind that may not be listed is noted.
+func list[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *reading, kind string, into *[]T, options ...client.ListOption) {
 	if r.err != nil || !r.Saw(kind) {
 		return
 	}
-	switch err := r.client.List(ctx, into, append(options, client.InNamespace(r.namespace))...); {
+	found, err := inventory.List[T, P](ctx, r.client, append(options, client.InNamespace(r.namespace))...)
+	switch {
 	case apierrors.IsForbidden(err):
 		r.Unseen = append(r.Unseen, kind)
 	case err != nil:
 		r.err = fmt.Errorf("listing %s: %w", kind, err)
 	}
+	*into = append(*into, found...)
 }
 
 // queues adds the Workloads and LocalQueues of the namespace for who may not list all. LocalQueues of others
 // decide nothing; their Workloads do, so that these stay unseen in the inventory.
 func (r *reading) queues(ctx context.Context) {
-	found := kueue.WorkloadList{Items: r.inventory.Workloads}
+	r.Workloads = r.inventory.Workloads
 	if !r.inventory.Saw(workloads) {
-		r.list(ctx, workloads, &found)
-		for n := range found.Items {
-			r.inventory.SetOverhead(found.Items[n].Spec.PodSets)
+		list(ctx, r, workloads, &r.Workloads)
+		for n := range r.Workloads {
+			r.inventory.SetOverhead(r.Workloads[n].Spec.PodSets)
 		}
 	}
-	r.Workloads = found.Items
 	r.localQueues(ctx)
 }
 
@@ -192,12 +193,9 @@ func (r *reading) localQueues(ctx context.Context) {
 	if r.inventory.Saw(localQueues) {
 		return
 	}
-	var found kueue.LocalQueueList
-	if r.list(ctx, localQueues, &found); !r.Saw(localQueues) {
-		return
+	if list(ctx, r, localQueues, &r.inventory.LocalQueues); r.Saw(localQueues) {
+		r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(kind string) bool { return kind == localQueues })
 	}
-	r.inventory.LocalQueues = found.Items
-	r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(kind string) bool { return kind == localQueues })
 }
 
 func (r *reading) compete(ctx context.Context) {
@@ -208,19 +206,14 @@ func (r *reading) compete(ctx context.Context) {
 
 // children reads what Trainer and JobSet made: of one job by its label, never all pods of a cluster.
 func (r *reading) children(ctx context.Context) {
-	var sets jobsetapi.JobSetList
 	var of client.ListOption = client.HasLabels{jobsetapi.JobSetNameKey}
-	if r.name == "" {
-		r.list(ctx, "jobsets.jobset.x-k8s.io", &sets)
-	} else {
-		of = client.MatchingLabels{jobsetapi.JobSetNameKey: r.name}
-		r.list(ctx, "jobsets.jobset.x-k8s.io", &sets, client.MatchingFields{metav1.ObjectNameField: r.name})
+	var named []client.ListOption
+	if r.name != "" {
+		of, named = client.MatchingLabels{jobsetapi.JobSetNameKey: r.name}, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: r.name}}
 	}
-	var jobs batchv1.JobList
-	r.list(ctx, "jobs.batch", &jobs, of)
-	var list corev1.PodList
-	r.list(ctx, pods, &list, of)
-	r.JobSets, r.Jobs, r.Pods = sets.Items, jobs.Items, list.Items
+	list(ctx, r, "jobsets.jobset.x-k8s.io", &r.JobSets, named...)
+	list(ctx, r, "jobs.batch", &r.Jobs, of)
+	list(ctx, r, pods, &r.Pods, of)
 	slices.SortFunc(r.Jobs, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -239,9 +232,7 @@ func (r *reading) events(ctx context.Context) {
 		}
 	}
 	for _, fields := range wanted {
-		var events corev1.EventList
-		r.list(ctx, "events", &events, fields)
-		r.Events = append(r.Events, events.Items...)
+		list(ctx, r, "events", &r.Events, fields)
 	}
 }
 

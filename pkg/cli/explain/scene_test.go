@@ -94,7 +94,7 @@ func newScene(with ...func(*scene)) *scene {
 
 // waitingFor is the configuration of a manager that waits so long for a JobSet.
 func waitingFor(wait time.Duration) *config.Configuration {
-	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}, KueueConfigMap: cluster.KueuePlace(nil)}
+	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}, KueueConfigMap: cluster.WithDefaults(nil).KueueConfigMap}
 }
 
 // facts puts the parts together.

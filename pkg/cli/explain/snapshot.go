@@ -132,7 +132,11 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 		}
 	}
 	if f.Workload == nil {
-		f.Workload = s.madeAhead(job)
+		// MultiKueue makes one ahead of the job, which does not own it yet.
+		wl := inventory.Find(s.Workloads, job.Namespace, jobframework.PrebuiltWorkloadNameFor(job))
+		if wl != nil && ownerOf(wl) == "" && wl.Labels[kueue.MultiKueueOriginLabel] != "" {
+			f.Workload = wl
+		}
 	}
 	if f.Workload != nil {
 		f.PodSets = podSetsOf(f.Workload)
@@ -157,13 +161,4 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 		slices.SortStableFunc(events, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
 	}
 	return f
-}
-
-// madeAhead is the Workload that MultiKueue has made for a job which does not own it yet; nil for none.
-func (s *Snapshot) madeAhead(job *trainjob.TrainJob) *kueue.Workload {
-	wl := inventory.Find(s.Workloads, job.Namespace, jobframework.PrebuiltWorkloadNameFor(job))
-	if wl == nil || ownerOf(wl) != "" || wl.Labels[kueue.MultiKueueOriginLabel] == "" {
-		return nil
-	}
-	return wl
 }

@@ -178,11 +178,7 @@ func (f *Facts) managesNamespace() (managed, known bool) {
 
 // settings are Kueue's, and what the manager's configuration sets instead.
 func (f *Facts) settings() *kueueconfig.Settings {
-	var overrides kueueconfig.Overrides
-	if f.Manager != nil {
-		overrides = f.Manager.Overrides
-	}
-	settings, _ := kueueconfig.Of(f.Kueue, overrides)
+	settings, _ := kueueconfig.Of(f.Kueue, cluster.WithDefaults(f.Manager).Overrides)
 	return settings
 }
 

@@ -230,7 +230,7 @@ func (f *Facts) notYet(assignment string) *State {
 	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
 		return &State{Reason: "KueueSilent", Stuck: true,
 			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
-			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.KueuePlace(f.Manager).Namespace, f.lookAgain())}
+			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.WithDefaults(f.Manager).KueueConfigMap.Namespace, f.lookAgain())}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
 		before := "another job" // Kueue's own answer says how many are in front, and not who.
 		if len(p.Ahead) > 0 {

@@ -17,6 +17,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
@@ -92,13 +93,10 @@ func (f *Facts) heldBack() *corev1.Event {
 // waitForJobSet is how long the manager has the job wait for a JobSet that is not there, and whether
 // that is known; else it is the default.
 func (f *Facts) waitForJobSet() (wait time.Duration, known bool) {
-	switch {
-	case f.JobSet != nil || f.Job.ManagedExternally():
+	if f.JobSet != nil || f.Job.ManagedExternally() {
 		return 0, true
-	case f.Manager == nil:
-		return config.WaitForJobSet, false
 	}
-	return f.Manager.WaitForJobSet.Duration, true
+	return cluster.WithDefaults(f.Manager).WaitForJobSet.Duration, f.Manager != nil
 }
 
 // jobSetBy is when the JobSet was made, or from when on the job does not wait for it.

@@ -43,10 +43,7 @@ func (a *assigner) noLevel(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reas
 	if topology == nil || ps.TopologyRequest == nil {
 		return nil
 	}
-	var levels []string
-	for _, l := range topology.Spec.Levels {
-		levels = append(levels, l.NodeLabel)
-	}
+	levels := kueuelib.Levels(topology)
 	// A request that names none takes any node.
 	level := ptr.Deref(ps.TopologyRequest.Required, ptr.Deref(ps.TopologyRequest.Preferred, ""))
 	if level == "" || slices.Contains(levels, level) {
@@ -102,10 +99,10 @@ func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) strin
 		other.TopologyRequest.Required, other.TopologyRequest.Preferred = request.Required, request.Preferred
 		return a.noPlacement(a.Cluster.empty, other, flavor) == ""
 	}
-	asked := slices.IndexFunc(topology.Spec.Levels, func(l kueue.TopologyLevel) bool { return l.NodeLabel == *ps.TopologyRequest.Required })
-	for _, level := range slices.Backward(topology.Spec.Levels[:max(0, asked)]) {
-		if fits(kueue.PodSetTopologyRequest{Required: &level.NodeLabel}) {
-			return "require " + level.NodeLabel + ", a wider level,"
+	levels := kueuelib.Levels(topology)
+	for _, level := range slices.Backward(levels[:max(0, slices.Index(levels, *ps.TopologyRequest.Required))]) {
+		if fits(kueue.PodSetTopologyRequest{Required: &level}) {
+			return "require " + level + ", a wider level,"
 		}
 	}
 	if fits(kueue.PodSetTopologyRequest{Preferred: ps.TopologyRequest.Required}) {

@@ -59,24 +59,18 @@ func (f *Facts) workerNames() []string {
 // is wrong with a worker is part of the facts.
 func lookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
 	for _, name := range f.workerNames() {
-		w := Worker{Cluster: name}
-		at, err := workers.Of(name)
+		at, c, err := workers.Enter(name)
+		w := Worker{Cluster: name, Context: at.Context, Problem: err}
 		if err == nil {
-			w.Context = at.Context
-			err = w.read(ctx, at, renderer, f)
+			w.Problem = w.read(ctx, at, c, renderer, f)
 		}
-		w.Problem = err
 		f.Workers = append(f.Workers, w)
 	}
 }
 
 // read reads the facts of a job's copy. While MultiKueue has made its Workload alone, they are of
 // the job as it would be there.
-func (w *Worker) read(ctx context.Context, at *cluster.Worker, renderer *trainjob.Renderer, f *Facts) error {
-	c, err := at.Client()
-	if err != nil {
-		return at.Problem(err)
-	}
+func (w *Worker) read(ctx context.Context, at *cluster.Worker, c client.Client, renderer *trainjob.Renderer, f *Facts) error {
 	job, err := at.Copy(ctx, c, f.Job.Namespace, f.Job.Name, f.Workload.Name)
 	uncopied := errors.Is(err, cluster.ErrNoCopy)
 	if uncopied {
@@ -129,25 +123,23 @@ func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Snapshot, nam
 
 // copiesIn reads the TrainJobs that MultiKueue made in a worker. It returns what the worker has of a job.
 func copiesIn(ctx context.Context, workers *cluster.Workers, name, namespace string) func(*Facts) Worker {
-	at, err := workers.Of(name)
-	if err != nil {
-		return func(*Facts) Worker { return Worker{Cluster: name, Problem: err} }
+	at, c, err := workers.Enter(name)
+	there := &Snapshot{}
+	if err == nil {
+		if there, err = ReadAll(ctx, c, namespace); err != nil {
+			err = at.Problem(err)
+		}
 	}
 	found := map[client.ObjectKey]*Facts{}
-	c, err := at.Client()
 	if err == nil {
-		var there *Snapshot
-		if there, err = ReadAll(ctx, c, namespace); err == nil {
-			for _, f := range there.Facts {
-				found[client.ObjectKeyFromObject(f.Job)] = f
-			}
+		for _, f := range there.Facts {
+			found[client.ObjectKeyFromObject(f.Job)] = f
 		}
 	}
 	return func(f *Facts) Worker {
-		w := Worker{Cluster: name, Context: at.Context}
+		w := Worker{Cluster: name, Context: at.Context, Problem: err}
 		switch copied := found[client.ObjectKeyFromObject(f.Job)]; {
 		case err != nil:
-			w.Problem = at.Problem(err)
 		case copied == nil:
 			w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
 		default:

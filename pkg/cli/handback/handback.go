@@ -2,9 +2,6 @@
 
 // Package handback is the command that hands waiting TrainJobs to Kueue's in-tree
 // integration.
-//
-// handback.go is the command and its walk over the TrainJobs, entry.go changes their entries, children.go what is made of
-// them: JobSets, Jobs and Workloads.
 package handback
 
 import (
@@ -49,22 +46,15 @@ const handBackExample = `  # Before the switch: whom could the in-tree integrati
   # One team
   kubectl trainjob hand-back -n team-a`
 
-// Flags are kubectl's, as far as they are used here: what uninstall takes of this package does without.
-type Flags interface {
-	ClientIn(all bool) (client.WithWatch, string, error)
-}
-
-// NewCommand returns the command.
-func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command {
+// NewCommand returns the command. What connects it is that of kubectl's flags, which uninstall does without: it takes
+// this package, too.
+func NewCommand(clientIn func(allNamespaces bool) (client.WithWatch, string, error), streams genericiooptions.IOStreams) *cobra.Command {
 	allNamespaces, dryRun := false, false
 	cmd := &cobra.Command{
-		Use:     "hand-back",
-		Short:   "Take kueue-trainer's gate off waiting TrainJobs, before Kueue's in-tree integration takes over",
-		Long:    handBackLong,
-		Example: handBackExample,
-		Args:    cobra.NoArgs,
+		Use: "hand-back", Short: "Take kueue-trainer's gate off waiting TrainJobs, before Kueue's in-tree integration takes over",
+		Long: handBackLong, Example: handBackExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, namespace, err := flags.ClientIn(allNamespaces)
+			c, namespace, err := clientIn(allNamespaces)
 			if err != nil {
 				return err
 			}

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hold has the commands that keep TrainJobs out of their queues and bring them back:
-// hold, stop, resume and requeue. plan.go decides, act.go writes.
+// hold, stop, resume and requeue.
 package hold
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -79,33 +80,28 @@ var verbs = []verb{
 func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, v := range verbs {
-		commands = append(commands, newCommand(v, flags, streams))
+		a := &actor{verb: v, out: streams.Out}
+		cmd := &cobra.Command{
+			Use: v.use + " NAME...", Short: v.short,
+			Long: v.long, Example: v.example, Args: cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				var err error
+				if a.client, a.namespace, err = flags.ClientIn(false); err != nil {
+					return err
+				}
+				if err := managed(cmd.Context(), a.client, a.namespace, v.use != "resume"); err != nil {
+					return err
+				}
+				return a.all(cmd.Context(), args)
+			},
+			ValidArgsFunction: cluster.CompleteTrainJobs(flags, math.MaxInt),
+		}
+		if v.back {
+			cmd.Flags().DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the quota to be given back")
+		}
+		commands = append(commands, cmd)
 	}
 	return commands
-}
-
-func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use: v.use + " NAME...", Short: v.short, Long: v.long, Example: v.example,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, namespace, err := flags.ClientIn(false)
-			if err != nil {
-				return err
-			}
-			if err := managed(cmd.Context(), c, namespace, v.use != "resume"); err != nil {
-				return err
-			}
-			a := &actor{client: c, verb: v, namespace: namespace, out: streams.Out, timeout: timeout}
-			return a.all(cmd.Context(), args)
-		},
-		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
-	}
-	if v.back {
-		cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the quota to be given back")
-	}
-	return cmd
 }
 
 // managed returns an error where a queued TrainJob of the namespace would start at once: nobody would bring back what is

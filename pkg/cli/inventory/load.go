@@ -76,17 +76,13 @@ func (l *loader) quota(ctx context.Context) {
 	read(ctx, l, LocalQueues, &i.LocalQueues)
 	read(ctx, l, AdmissionChecks, &i.AdmissionChecks)
 	read(ctx, l, Workloads, &i.Workloads)
-	l.runtimeClasses(ctx)
+	// RuntimeClasses are not noted where the user may not list them: few take anything of quota.
+	unseen := i.Unseen
+	read(ctx, l, "runtimeclasses.node.k8s.io", &i.RuntimeClasses)
+	i.Unseen = unseen
 	for n := range i.Workloads {
 		i.SetOverhead(i.Workloads[n].Spec.PodSets)
 	}
-}
-
-// runtimeClasses are not noted where the user may not list them: few take anything of quota.
-func (l *loader) runtimeClasses(ctx context.Context) {
-	unseen := l.inventory.Unseen
-	read(ctx, l, "runtimeclasses.node.k8s.io", &l.inventory.RuntimeClasses)
-	l.inventory.Unseen = unseen
 }
 
 // loader stops at the first error that is not about permissions, unless all are taken down in unread.

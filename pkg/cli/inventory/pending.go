@@ -3,8 +3,6 @@
 package inventory
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,8 +11,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -77,11 +75,11 @@ func JobName(wl *kueue.Workload) string {
 func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceName) resource.Quantity {
 	var sum int64
 	for _, p := range i.Pending() {
-		if cq := i.ClusterQueue(p.ClusterQueue); cq == nil || !Covers(cq, kueue.ResourceFlavorReference(flavor.Name), name) {
+		if cq := i.ClusterQueue(p.ClusterQueue); cq == nil || QuotaOf(cq.Spec.ResourceGroups, kueue.ResourceFlavorReference(flavor.Name), name) == nil {
 			continue
 		}
 		for n, requests := range kueuelib.TotalRequests(WithRequests(p.Workload)) {
-			if Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) == "" {
+			if !Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) {
 				sum = kueuelib.Sum(sum, requests.Requests.ResourceValue(name))
 			}
 		}
@@ -116,27 +114,11 @@ func (i *Inventory) RuntimeClass(pod *corev1.PodSpec) *nodev1.RuntimeClass {
 	return Find(i.RuntimeClasses, "", ptr.Deref(pod.RuntimeClassName, ""))
 }
 
-// Covers reports whether a ClusterQueue has a quota, be it zero, for a resource in a flavor.
-func Covers(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) bool {
-	return slices.ContainsFunc(cq.Spec.ResourceGroups, func(group kueue.ResourceGroup) bool {
-		return slices.Contains(group.CoveredResources, name) && slices.ContainsFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return f.Name == flavor })
-	})
-}
-
-// Refuses tells why Kueue would not put pods into a flavor whatever quota is left, or is
-// empty: a taint in its nodeTaints that neither they nor it tolerate, or a node selector or
-// affinity against its nodeLabels. Keys that the flavor has no label for do not count, as
-// in Kueue.
-func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) string {
-	if taint := Untolerated(flavor.Spec.NodeTaints, slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)); taint != nil {
-		return fmt.Sprintf("taint %s is not tolerated", taint.ToString())
-	}
-	if match, err := Selects(pod, flavor); err != nil {
-		return fmt.Sprintf("its node affinity cannot be read: %v", err)
-	} else if !match {
-		return "its node selector or affinity asks for other nodes"
-	}
-	return ""
+// Refuses reports whether Kueue would not put pods into a flavor whatever quota is left: it has
+// a taint in its nodeTaints that neither they nor it tolerate, or they a node selector or
+// affinity against its nodeLabels, as far as it has labels of those keys.
+func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) bool {
+	return !Selects(pod, flavor) || Untolerated(flavor.Spec.NodeTaints, slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)) != nil
 }
 
 // Untolerated returns the first taint that keeps pods with these tolerations from being
@@ -150,35 +132,8 @@ func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Ta
 
 // Selects reports whether the node selector and affinity of pods go with a flavor, as
 // Kueue looks at them: keys that the flavor has no label for do not count.
-func Selects(pod *corev1.PodSpec, flavor *kueue.ResourceFlavor) (bool, error) {
-	known := maps.Clone(pod.NodeSelector)
-	maps.DeleteFunc(known, func(key, _ string) bool { return lacks(flavor.Spec.NodeLabels, key) })
-	asks := &corev1.Pod{Spec: corev1.PodSpec{
-		NodeSelector: known,
-		Affinity:     &corev1.Affinity{NodeAffinity: requiredWithKeys(pod.Affinity, flavor.Spec.NodeLabels)},
-	}}
+func Selects(pod *corev1.PodSpec, flavor *kueue.ResourceFlavor) bool {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: flavor.Spec.NodeLabels}}
-	return nodeaffinity.GetRequiredNodeAffinity(asks).Match(node)
-}
-
-func lacks(labels map[string]string, key string) bool {
-	_, has := labels[key]
-	return !has
-}
-
-// requiredWithKeys keeps the expressions about known labels. Terms are alternatives: when
-// nothing is left of one, no other decides anything.
-func requiredWithKeys(affinity *corev1.Affinity, labels map[string]string) *corev1.NodeAffinity {
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	required := &corev1.NodeSelector{}
-	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		known := slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool { return lacks(labels, r.Key) })
-		if len(known) == 0 {
-			return nil
-		}
-		required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: known})
-	}
-	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
+	match, err := scheduler.FlavorSelector(pod, sets.KeySet(flavor.Spec.NodeLabels)).Match(node)
+	return match && err == nil
 }

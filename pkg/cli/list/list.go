@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package list is the command that lists TrainJobs with the state that they are really in.
-//
-// list.go is the command, row.go makes the lines, query.go picks and sorts them, print.go prints them.
 package list
 
 import (
@@ -91,13 +89,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List TrainJobs with their true state, queue, flavor, position and reason",
-		Long:    long,
-		Example: example,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Use: "list", Aliases: []string{"ls"}, Short: "List TrainJobs with their true state, queue, flavor, position and reason",
+		Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list those of all namespaces")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "list those with these labels, such as key=value")
@@ -259,11 +253,9 @@ func (o *options) watchWorkers(s *explain.Snapshot) {
 		if name == "" || slices.Contains(o.watched, name) {
 			continue
 		}
-		if at, err := o.workers.Of(name); err == nil {
-			if c, err := at.Client(); err == nil {
-				o.watching.Add(c, o.kinds()...)
-				o.watched = append(o.watched, name)
-			}
+		if _, c, err := o.workers.Enter(name); err == nil {
+			o.watching.Add(c, o.kinds()...)
+			o.watched = append(o.watched, name)
 		}
 	}
 }

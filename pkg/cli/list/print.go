@@ -3,6 +3,7 @@
 package list
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
 // unknown is what kubectl prints too.
@@ -75,7 +75,11 @@ func (t table) row(job *TrainJob, now time.Time) []any {
 		row = append([]any{job.Namespace}, row...)
 	}
 	if t.wide {
-		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", clusterText(job)), job.cell("user", job.User), startText(job), job.cell("message", job.Message))
+		cluster := job.Cluster
+		if len(job.Nominated) > 0 { // It may come to one of these.
+			cluster = strings.Join(job.Nominated, ",") + "?"
+		}
+		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", cluster), job.cell("user", job.User), startText(job), job.cell("message", job.Message))
 	}
 	if t.cohorts {
 		row = append([]any{job.cell("cohort", job.Cohort), job.Turn}, row...)
@@ -96,21 +100,10 @@ func (r *TrainJob) cell(field, value string) string {
 
 // startText is a forecast, or that there is none.
 func startText(job *TrainJob) string {
-	switch {
-	case job.Start == nil:
+	if job.Start == nil {
 		return nothing
-	case job.Start.Short() == "":
-		return unknown
 	}
-	return job.Start.Short()
-}
-
-// clusterText is the cluster that the job is in, or those that may admit it, with a question mark.
-func clusterText(job *TrainJob) string {
-	if len(job.Nominated) > 0 {
-		return strings.Join(job.Nominated, ",") + "?"
-	}
-	return job.Cluster
+	return cmp.Or(job.Start.Short(), unknown)
 }
 
 // gpusText is a number for whole GPUs, and says of others what they are.
@@ -120,14 +113,8 @@ func gpusText(job *TrainJob) string {
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(job.GPUs)) {
-		if name == gpu.Whole {
-			parts = append(parts, strconv.FormatInt(job.GPUs[name], 10))
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%d %s", job.GPUs[name], strings.TrimPrefix(string(name), "nvidia.com/")))
+		text := fmt.Sprintf("%d %s", job.GPUs[name], strings.TrimPrefix(string(name), "nvidia.com/"))
+		parts = append(parts, strings.TrimSuffix(text, " gpu"))
 	}
-	if len(parts) == 0 {
-		return "0"
-	}
-	return strings.Join(parts, ",")
+	return cmp.Or(strings.Join(parts, ","), "0")
 }

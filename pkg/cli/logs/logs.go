@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logs is the command that prints what the pods of a TrainJob say. look.go finds the pods,
-// in this cluster or in a worker, target.go picks containers, stream.go and follow.go print.
+// Package logs is the command that prints what the pods of a TrainJob say, in this cluster or in a worker.
 package logs
 
 import (
@@ -55,10 +54,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "logs NAME",
-		Short:   "Print the logs of a TrainJob's pods",
-		Long:    long,
-		Example: example,
+		Use: "logs NAME", Short: "Print the logs of a TrainJob's pods",
+		Long: long, Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := cluster.OneTrainJob(args)
 			if err != nil {
@@ -66,7 +63,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			return o.run(cmd.Context(), name, cmd.Flags().Changed("prefix"))
 		},
-		ValidArgsFunction: cluster.CompleteTrainJob(flags),
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.workers.AddTo(cmd)
 	f := cmd.Flags()

@@ -62,18 +62,12 @@ func (s selection) targets(pods []corev1.Pod, open opener) []target {
 	})
 	var out []target
 	for i := range pods {
-		if s.wants(&pods[i]) {
+		ofJob := s.job == "" || pods[i].Labels[jobsetapi.ReplicatedJobNameKey] == s.job
+		if ofJob && (s.index < 0 || number(pods[i].Labels[batchv1.JobCompletionIndexAnnotation]) == s.index) {
 			out = append(out, s.containersOf(&pods[i], open)...)
 		}
 	}
 	return out
-}
-
-func (s selection) wants(pod *corev1.Pod) bool {
-	if s.job != "" && pod.Labels[jobsetapi.ReplicatedJobNameKey] != s.job {
-		return false
-	}
-	return s.index < 0 || number(pod.Labels[batchv1.JobCompletionIndexAnnotation]) == s.index
 }
 
 // number is that of an index; pods without one, of Jobs that are not indexed, have 0.

@@ -2,8 +2,6 @@
 
 // Package manifest reads the files of -f as people wrote them: documents with their place in the
 // file and the line of every field.
-//
-// manifest.go reads files and documents, object.go the objects in them, and finds runtimes among those.
 package manifest
 
 import (
@@ -12,16 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/cli-runtime/pkg/resource"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
@@ -80,41 +76,19 @@ func (f *Flags) Read(stdin io.Reader) ([]File, error) {
 func Read(paths []string, recursive bool, stdin io.Reader) ([]File, error) {
 	var files []File
 	for _, path := range paths {
-		found, err := find(path, recursive)
+		if path == Stdin {
+			files = append(files, *read(path, stdin))
+			continue
+		}
+		found, err := resource.ExpandPathsToFileVisitors(nil, path, recursive, resource.FileExtensions, nil)
 		if err != nil {
 			return nil, err
 		}
-		for _, path := range found {
-			files = append(files, *read(path, stdin))
+		for _, visitor := range found {
+			files = append(files, *read(visitor.(*resource.FileVisitor).Path, stdin))
 		}
 	}
 	return files, nil
-}
-
-func find(path string, recursive bool) ([]string, error) {
-	if path == Stdin {
-		return []string{path}, nil
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	var found []string
-	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != path && !recursive:
-			return fs.SkipDir
-		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)):
-			found = append(found, name)
-		}
-		return nil
-	})
-	return found, err
 }
 
 func read(path string, stdin io.Reader) *File {

@@ -5,6 +5,7 @@ package manifest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,6 +80,49 @@ func (d *Document) objects(groups []string, kind string) ([]Object, error) {
 	return found, nil
 }
 
+// objectsOf are Objects of all documents of files that have no Err.
+func objectsOf(files []File, group, kind string) (all []Object, err error) {
+	for _, file := range files {
+		for i := range file.Documents {
+			if doc := &file.Documents[i]; doc.Err == nil {
+				found, unread := doc.Objects(group, kind)
+				all, err = append(all, found...), errors.Join(err, unread)
+			}
+		}
+	}
+	return all, err
+}
+
+// Collect decodes the objects of a kind in a group, in any version, out of files; those that name no namespace are in the one
+// given. Documents with an Err are left out; the error is of others that cannot be read.
+func Collect[T any, P interface {
+	*T
+	client.Object
+}](files []File, group, kind, namespace string, into *[]T) error {
+	objects, all := objectsOf(files, group, kind)
+	for i := range objects {
+		var object T
+		if err := objects[i].into(P(&object), namespace); err != nil {
+			all = errors.Join(all, err)
+			continue
+		}
+		*into = append(*into, object)
+	}
+	return all
+}
+
+// into decodes the object, which is in the namespace given if it names none. The error is
+// an *Error.
+func (o *Object) into(object client.Object, namespace string) error {
+	if err := json.Unmarshal(o.JSON, object); err != nil {
+		return &Error{o.Document.Path, o.LineOf(""), fmt.Sprintf("reading %q: %v", o.Name(), err)}
+	}
+	if object.GetNamespace() == "" {
+		object.SetNamespace(namespace)
+	}
+	return nil
+}
+
 // Field is the path of a field of the object in its document.
 func (o *Object) Field(path string) string {
 	if len(o.Steps) == 0 {
@@ -114,33 +158,22 @@ type Runtimes struct {
 // NewRuntimes takes the runtimes of files, with the defaults of a release's schema unless that is nil:
 // plugins of Trainer's count on them. Of two with one name the last counts, and what names no
 // namespace is in the one given. Those that no file has are read from elsewhere, which may be nil.
-// Documents with an Err are left out; the errors are of others that cannot be read, and of runtimes
+// Documents with an Err are left out; the error is of others that cannot be read, and of runtimes
 // that are none.
-func NewRuntimes(schema *releases.Schema, files []File, namespace string, elsewhere client.Reader) (r *Runtimes, errs []error) {
-	r = &Runtimes{Reader: elsewhere, found: map[client.ObjectKey]*trainer.TrainingRuntime{}}
-	for _, file := range files {
-		for i := range file.Documents {
-			if err := r.add(schema, &file.Documents[i], namespace); err != nil && file.Documents[i].Err == nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return r, errs
-}
-
-func (r *Runtimes) add(schema *releases.Schema, doc *Document, namespace string) error {
+func NewRuntimes(schema *releases.Schema, files []File, namespace string, elsewhere client.Reader) (*Runtimes, error) {
+	r := &Runtimes{Reader: elsewhere, found: map[client.ObjectKey]*trainer.TrainingRuntime{}}
+	var all error
 	for _, kind := range []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind} {
-		objects, err := doc.Objects(trainer.GroupVersion.Group, kind)
-		if err != nil {
-			return err
-		}
+		objects, err := objectsOf(files, trainer.GroupVersion.Group, kind)
+		all = errors.Join(all, err)
 		for _, object := range objects {
 			if schema != nil {
 				object.JSON = schema.Stored(object.JSON)
 			}
 			rt := &trainer.TrainingRuntime{}
-			if err := object.Into(rt, namespace); err != nil {
-				return err
+			if err := object.into(rt, namespace); err != nil {
+				all = errors.Join(all, err)
+				continue
 			}
 			if kind == trainer.ClusterTrainingRuntimeKind {
 				rt.Namespace = ""
@@ -148,23 +181,11 @@ func (r *Runtimes) add(schema *releases.Schema, doc *Document, namespace string)
 			r.found[client.ObjectKeyFromObject(rt)] = rt
 		}
 	}
-	return nil
+	return r, all
 }
 
 // Has reports whether a file has the runtime.
 func (r *Runtimes) Has(key client.ObjectKey) bool { return r.found[key] != nil }
-
-// Into decodes the object, which is in the namespace given if it names none. The error is
-// an *Error.
-func (o *Object) Into(into client.Object, namespace string) error {
-	if err := json.Unmarshal(o.JSON, into); err != nil {
-		return &Error{o.Document.Path, o.LineOf(""), fmt.Sprintf("reading %q: %v", o.Name(), err)}
-	}
-	if into.GetNamespace() == "" {
-		into.SetNamespace(namespace)
-	}
-	return nil
-}
 
 // Get implements client.Reader.
 func (r *Runtimes) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {

@@ -24,8 +24,7 @@ items:
 
 func TestRuntimes(t *testing.T) {
 	unreadable := Parse("g.yaml", []byte("a: b: c\n"))
-	runtimes, errs := NewRuntimes(nil, []File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil)
-	expect.Same(t, "Unexpected errors", nil, errs)
+	runtimes := expect.Must(NewRuntimes(nil, []File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil))(t)
 	for name, tc := range map[string]struct {
 		into client.Object
 		key  client.ObjectKey
@@ -48,7 +47,7 @@ func TestRuntimes(t *testing.T) {
 
 func TestARuntimeThatIsNoneIsNamedWithItsLine(t *testing.T) {
 	file := Parse("f.yaml", []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainingRuntime\n  metadata: {name: own}\n  spec: 5\n"))
-	_, errs := NewRuntimes(nil, []File{*file}, "team", nil)
+	_, err := NewRuntimes(nil, []File{*file}, "team", nil)
 	var at *Error
-	expect.That(t, len(errs) == 1 && errors.As(errs[0], &at) && at.Line == 4, "Unexpected errors: %v", errs)
+	expect.That(t, errors.As(err, &at) && at.Line == 4, "Unexpected error: %v", err)
 }

@@ -2,10 +2,6 @@
 
 // Package migrate is the command that brings TrainJobs of every generation to
 // spec.runtimePatches.
-//
-// migrate.go is the command. It takes documents of files or TrainJobs of a cluster (export.go). document.go
-// converts what is in a document, edit.go has it reprinted, comments.go brings comments to where their
-// fields went, and output.go brings results out.
 package migrate
 
 import (
@@ -64,12 +60,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:     "migrate [-f FILE|DIR|-]",
-		Short:   "Bring TrainJobs of every generation to runtimePatches",
-		Long:    migrateLong,
-		Example: migrateExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Use: "migrate [-f FILE|DIR|-]", Short: "Bring TrainJobs of every generation to runtimePatches",
+		Long: migrateLong, Example: migrateExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.files.AddTo(cmd, "; without it, the TrainJobs of the cluster")
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "change the files instead of printing them")
@@ -107,10 +100,8 @@ func (o *options) check() error {
 	if errs := rules.Manager(o.owner); len(errs) > 0 {
 		return fmt.Errorf("--owner: %w; name a domain and a path, such as example.com/ml-team", errs.ToAggregate())
 	}
-	for _, path := range o.files.Filenames {
-		if path == manifest.Stdin && o.inPlace {
-			return errors.New("--in-place: standard input cannot be changed: leave the flag out, and the result goes to standard output")
-		}
+	if o.inPlace && slices.Contains(o.files.Filenames, manifest.Stdin) {
+		return errors.New("--in-place: standard input cannot be changed: leave the flag out, and the result goes to standard output")
 	}
 	if !o.files.Given() && o.inPlace {
 		return errors.New("--in-place is for files: name them with -f")

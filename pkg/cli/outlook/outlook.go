@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package outlook asks pkg/forecast when the Workloads of a cluster will start, and says it in words.
-//
-// outlook.go makes the question of what a cluster has, past.go finds in it, and in what else is told, how long jobs
-// ran, say.go makes sentences of the answer.
 package outlook
 
 import (
@@ -28,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -173,10 +171,7 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 		Traits:    forecast.Traits{Queue: queueOf(wl), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if !kueuelib.IsAdmitted(wl) {
-		admitted = nil
-	}
+	admitted := state.True(wl, kueue.WorkloadAdmitted)
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
 		past := ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)

@@ -51,12 +51,9 @@ const generateExample = `  # Two teams share all GPUs 60 to 40
 func newGenerate(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	g := &generate{flags: flags, streams: streams, options: options{unit: wholeNodes}}
 	cmd := &cobra.Command{
-		Use:     "generate",
-		Short:   "Write flavors, a topology, quotas and queues for the GPU pools of this cluster",
-		Long:    generateLong,
-		Example: generateExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) },
+		Use: "generate", Short: "Write flavors, a topology, quotas and queues for the GPU pools of this cluster",
+		Long: generateLong, Example: generateExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) },
 	}
 	cmd.Flags().StringSliceVar(&g.teams, "team", nil, "a team's NAMESPACE=SHARE, several times; shares are weights, 0 only borrows (default: all for the current namespace)")
 	cmd.Flags().StringVar(&g.queue, "queue", "gpus", "the name of the teams' LocalQueues")

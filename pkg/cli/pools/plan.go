@@ -74,7 +74,10 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 		p.add(fmt.Sprintf("%s has %d of %d shares.", t.namespace, t.share, sum(teams)), clusterQueueOf(t, quotas.of(n)))
 	}
 	for _, t := range teams {
-		p.add("", localQueueOf(t, o.queue))
+		p.add("", &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: o.queue},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
+		})
 	}
 	p.remarks = append(p.remarks, quotas.rounding()...)
 	p.compare(i)
@@ -148,19 +151,16 @@ func flavorOf(pool *gpu.Pool, onlyTainted bool) *kueue.ResourceFlavor {
 	}
 	for _, taint := range pool.Taints {
 		if onlyTainted || slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) }) {
-			flavor.Spec.Tolerations = append(flavor.Spec.Tolerations, tolerationOf(taint))
+			toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect}
+			if taint.Value == "" {
+				toleration.Operator = corev1.TolerationOpExists
+			}
+			flavor.Spec.Tolerations = append(flavor.Spec.Tolerations, toleration)
 		} else {
 			flavor.Spec.NodeTaints = append(flavor.Spec.NodeTaints, taint)
 		}
 	}
 	return flavor
-}
-
-func tolerationOf(taint corev1.Taint) corev1.Toleration {
-	if taint.Value == "" {
-		return corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
-	}
-	return corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect}
 }
 
 // clusterQueueOf makes a team's ClusterQueue. What it lends it gets back, if need be by
@@ -179,13 +179,6 @@ func clusterQueueOf(t team, group kueue.ResourceGroup) *kueue.ClusterQueue {
 			FairSharing:    &kueue.FairSharing{Weight: resource.NewQuantity(t.share, resource.DecimalSI)},
 			ResourceGroups: []kueue.ResourceGroup{group},
 		},
-	}
-}
-
-func localQueueOf(t team, name string) *kueue.LocalQueue {
-	return &kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
-		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
 	}
 }
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pools is the command that shows GPU pools, and the one that makes them from nodes.
-//
-// pools.go is the command: view.go is what it shows, users.go who holds it, print.go shows it. generate.go is the
-// other: plan.go makes the objects and writes them, quotas.go counts what the pools have, remarks.go tells
-// what does not go with what is there.
 package pools
 
 import (
@@ -51,12 +47,9 @@ const poolsExample = `  # All pools
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &pools{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:     "pools",
-		Short:   "Show GPU pools: nodes, quota, who holds it and who waits",
-		Long:    poolsLong,
-		Example: poolsExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
+		Use: "pools", Short: "Show GPU pools: nodes, quota, who holds it and who waits",
+		Long: poolsLong, Example: poolsExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	show.OutputFlag(cmd, &p.format, show.Wide, show.JSON, show.YAML)
 	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them again whenever something changes")

@@ -63,7 +63,12 @@ func row(pool *Pool, paint show.Paint, wide bool) []any {
 		cells = append(cells, amount(pool.Quota), amount(pool.Reserved), amount(pool.Running), painted(pool.Pending, paint.Yellow), painted(pool.Free, paint.Green))
 	}
 	if wide {
-		return append(cells, cmp.Or(pool.Product, show.None), cmp.Or(wholeGi(pool.Memory), show.None))
+		memory := show.None
+		// Drivers keep a little of what a GPU is sold as.
+		if q, err := resource.ParseQuantity(pool.Memory); err == nil {
+			memory = fmt.Sprintf("%.0fGi", q.AsApproximateFloat64()/(1<<30))
+		}
+		return append(cells, cmp.Or(pool.Product, show.None), memory)
 	}
 	return append(cells, queueNames(pool, paint))
 }
@@ -112,13 +117,4 @@ func painted(q *resource.Quantity, paint func(string) string) string {
 		return amount(q)
 	}
 	return paint(amount(q))
-}
-
-// wholeGi rounds the memory of a GPU, of which drivers keep a little, to what it is sold as.
-func wholeGi(memory string) string {
-	q, err := resource.ParseQuantity(memory)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%.0fGi", q.AsApproximateFloat64()/(1<<30))
 }

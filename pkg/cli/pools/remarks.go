@@ -177,9 +177,14 @@ func emptyFlavor(i *inventory.Inventory, flavor *kueue.ResourceFlavor) []string 
 	if len(i.NodesOf(flavor)) > 0 {
 		return nil
 	}
+	name := kueue.ResourceFlavorReference(flavor.Name)
 	var users []string
 	for m := range i.ClusterQueues {
-		if cq := &i.ClusterQueues[m]; uses(cq, flavor.Name) && !i.LeadsAway(cq, kueue.ResourceFlavorReference(flavor.Name)) {
+		cq := &i.ClusterQueues[m]
+		has := slices.ContainsFunc(cq.Spec.ResourceGroups, func(group kueue.ResourceGroup) bool {
+			return slices.ContainsFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return f.Name == name })
+		})
+		if has && !i.LeadsAway(cq, name) {
 			users = append(users, cq.Name)
 		}
 	}
@@ -187,16 +192,7 @@ func emptyFlavor(i *inventory.Inventory, flavor *kueue.ResourceFlavor) []string 
 		return nil
 	}
 	return []string{fmt.Sprintf("no node has the labels of ResourceFlavor %s, for which ClusterQueue %s has quota: what is admitted to it stays Pending, unless an autoscaler makes such nodes",
-		flavor.Name, strings.Join(users, ", "))}
-}
-
-func uses(cq *kueue.ClusterQueue, flavor string) bool {
-	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
-		if string(grant.Flavor) == flavor {
-			return true
-		}
-	}
-	return false
+		name, strings.Join(users, ", "))}
 }
 
 // deletion is an object as kubectl delete takes it.

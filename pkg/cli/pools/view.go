@@ -3,19 +3,30 @@
 package pools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
@@ -132,7 +143,7 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 	if v.Saw(inventory.Workloads) && v.Saw(inventory.ClusterQueues) {
 		pool.Pending = new(v.Demand(flavor, name))
 	}
-	pool.Free = free(&pool, v.UsedOn(ready(nodes), name), v.UsedByJobs(nodes, name))
+	pool.Free = free(&pool, v.UsedOn(ready(nodes), name, anyPod), v.UsedOn(nodes, name, podOfJob))
 	return pool
 }
 
@@ -145,10 +156,14 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	pool.Nodes = &Nodes{Ready: len(usable), Total: len(nodes), Names: inventory.Names(nodes)}
 	pool.Allocatable = new(inventory.Allocatable(usable, name))
 	if v.Saw(inventory.Pods) {
-		pool.Running = new(v.UsedOn(nodes, name))
+		pool.Running = new(v.UsedOn(nodes, name, anyPod))
 	}
 	if gpu.IsResource(name) {
-		pool.Product, pool.Memory = common(nodes, gpu.Product), common(nodes, memoryOf)
+		pool.Product = common(nodes, gpu.Product)
+		mib := common(nodes, func(node *corev1.Node) string { return node.Labels[gpu.MemoryLabel] })
+		if memory, err := resource.ParseQuantity(mib + "Mi"); err == nil && mib != "" {
+			pool.Memory = memory.String()
+		}
 	}
 	return pool
 }
@@ -157,10 +172,24 @@ func ready(nodes []*corev1.Node) []*corev1.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
 }
 
+func anyPod(*corev1.Pod) bool { return true }
+
+// podOfJob reports whether a pod may have a reservation: it has Kueue's label of a started job, or is of a JobSet.
+func podOfJob(pod *corev1.Pod) bool {
+	return pod.Labels[kueueconstants.PodSetLabel] != "" || pod.Labels[jobsetapi.JobSetNameKey] != ""
+}
+
 func (v *viewer) addQuota(pool *Pool) {
-	pool.Quota, pool.Reserved, pool.Borrowed = new(v.cohortQuota(pool)), &resource.Quantity{}, &resource.Quantity{}
+	flavor, name := kueue.ResourceFlavorReference(pool.Flavor), corev1.ResourceName(pool.Resource)
+	pool.Quota, pool.Reserved, pool.Borrowed = &resource.Quantity{}, &resource.Quantity{}, &resource.Quantity{}
+	// Cohorts have some beside their ClusterQueues.
+	for n := range v.Cohorts {
+		if quota := inventory.QuotaOf(v.Cohorts[n].Spec.ResourceGroups, flavor, name); quota != nil {
+			pool.Quota.Add(quota.NominalQuota)
+		}
+	}
 	for _, quota := range v.quotas {
-		if string(quota.Flavor) != pool.Flavor || string(quota.Resource) != pool.Resource {
+		if quota.Flavor != flavor || quota.Resource != name {
 			continue
 		}
 		pool.Quota.Add(quota.Nominal)
@@ -183,19 +212,6 @@ func (v *viewer) stopped(quota inventory.Quota) string {
 		return condition.Message
 	}
 	return "it refers to something that does not exist"
-}
-
-// cohortQuota is what Cohorts have of a pool beside their ClusterQueues.
-func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
-	var sum resource.Quantity
-	for n := range v.Cohorts {
-		for grant := range inventory.Grants(v.Cohorts[n].Spec.ResourceGroups) {
-			if string(grant.Flavor) == pool.Flavor && string(grant.Quota.Name) == pool.Resource {
-				sum.Add(grant.Quota.NominalQuota)
-			}
-		}
-	}
-	return sum
 }
 
 // free is the lesser of what quota and what ready nodes, on which pods hold some, have
@@ -249,11 +265,75 @@ func common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
 	return sets.List(said)[0]
 }
 
-// memoryOf is the memory of a GPU of a node, or of a slice of one.
-func memoryOf(node *corev1.Node) string {
-	mib, err := resource.ParseQuantity(node.Labels[gpu.MemoryLabel] + "Mi")
-	if err != nil {
-		return ""
+// User is who holds some of a pool.
+type User struct {
+	Namespace string `json:"namespace"`
+	// Name is of the label that the manager's configuration names; empty where none tells.
+	Name     string            `json:"name,omitempty"`
+	Reserved resource.Quantity `json:"reserved"`
+}
+
+// String is "namespace/name", or the namespace alone.
+func (u User) String() string {
+	return strings.TrimSuffix(u.Namespace+"/"+u.Name, "/") + " " + u.Reserved.String()
+}
+
+// readUsers returns whose each TrainJob is, by its UID; nothing where no label tells, and where the
+// user may not read them.
+func readUsers(ctx context.Context, c client.Client) (map[types.UID]string, error) {
+	cfg, err := cluster.ManagerConfiguration(ctx, c)
+	if apierrors.IsForbidden(err) || err == nil && (cfg == nil || cfg.Metrics.UserLabel == "") {
+		return map[types.UID]string{}, nil
 	}
-	return mib.String()
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := cluster.TrainJobs(ctx, c, metav1.NamespaceAll)
+	if err != nil && exit.Code(err) != exit.Unseen {
+		return nil, err
+	}
+	users := map[types.UID]string{}
+	for i := range jobs {
+		users[jobs[i].UID] = jobs[i].Labels[cfg.Metrics.UserLabel]
+	}
+	return users, nil
+}
+
+// usersOf sums what is reserved of a quota by its holders, the largest first; without users nobody asks for that.
+func usersOf(i *inventory.Inventory, quota inventory.Quota, users map[types.UID]string) []User {
+	if users == nil {
+		return nil
+	}
+	type holder struct{ namespace, name string }
+	sums, of := map[holder]int64{}, kueuelib.FlavorResource{Flavor: quota.Flavor, Resource: quota.Resource}
+	for n := range i.Workloads {
+		wl := &i.Workloads[n]
+		if wl.Status.Admission == nil || wl.Status.Admission.ClusterQueue != quota.ClusterQueue || !kueuelib.HasQuotaReservation(wl) || kueuelib.IsFinished(wl) {
+			continue
+		}
+		if amount := kueuelib.Holds(wl)[of].Int64(); amount > 0 {
+			h := holder{namespace: wl.Namespace}
+			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil {
+				h.name = users[owner.UID]
+			}
+			sums[h] += amount
+		}
+	}
+	var all []User
+	format := kueuelib.NewResourceFormatter()
+	for h, sum := range sums {
+		all = append(all, User{Namespace: h.namespace, Name: h.name, Reserved: format.ResourceQuantity(quota.Resource, sum)})
+	}
+	slices.SortFunc(all, func(a, b User) int {
+		return cmp.Or(b.Reserved.Cmp(a.Reserved), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func usersText(users []User) string {
+	var texts []string
+	for _, u := range users {
+		texts = append(texts, fmt.Sprint(u))
+	}
+	return cmp.Or(strings.Join(texts, ", "), show.None)
 }

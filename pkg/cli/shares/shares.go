@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shares is the command that shows who has, borrows and lends what, and who is looked at next.
-//
-// shares.go is the command, view.go what it shows, order.go the order of those who wait.
 package shares
 
 import (
@@ -50,11 +48,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams}
 	cmd := &cobra.Command{
-		Use:               "shares",
-		Short:             "Show what queues have, borrow and lend, and who is looked at next",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
+		Use: "shares", Short: "Show what queues have, borrow and lend, and who is looked at next",
+		Long: long, Example: example, Args: cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
@@ -98,13 +93,11 @@ func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outl
 	at := &outlook.Outlook{Inventory: i, Now: time.Now(), NoArrivals: true}
 	// Kueue's defaults count for those who may not read its configuration.
 	at.Kueue, _ = cluster.KueueConfiguration(ctx, c)
-	var queues kueue.LocalQueueList
-	if !i.Saw(inventory.LocalQueues) && c.List(ctx, &queues, client.InNamespace(namespace)) == nil {
-		i.LocalQueues = queues.Items
+	if !i.Saw(inventory.LocalQueues) {
+		i.LocalQueues, _ = inventory.List[kueue.LocalQueue](ctx, c, client.InNamespace(namespace))
 	}
-	var workloads kueue.WorkloadList
-	if !i.Saw(inventory.Workloads) && c.List(ctx, &workloads, client.InNamespace(namespace)) == nil {
-		i.Workloads = workloads.Items
+	if !i.Saw(inventory.Workloads) {
+		i.Workloads, _ = inventory.List[kueue.Workload](ctx, c, client.InNamespace(namespace))
 	}
 	return at, nil
 }

@@ -2,9 +2,6 @@
 
 // Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has
 // them.
-//
-// output.go has -o and its formats, screen.go what a terminal may be told, in which colours, columns and units, and how
-// far it is.
 package show
 
 import (

@@ -141,7 +141,7 @@ func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
 	// No two come at the same time: the order of the file is that of a queue.
 	at = at.Add(time.Duration(serial))
 	wl := workloadOf(queue, a.line, int32(gpus), int32(priority), at)
-	podset.AddTolerations(wl.Spec.PodSets, cluster.Rules(a.at.Manager))
+	podset.AddTolerations(wl.Spec.PodSets, cluster.WithDefaults(a.at.Manager).TolerationRules)
 	return forecast.Job{Workload: wl, Arrives: at, Runs: runs}, nil
 }
 

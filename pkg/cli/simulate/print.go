@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -97,7 +96,7 @@ var bars = []rune(" ▁▂▃▄▅▆▇█")
 
 // printCharts draws how much of each flavor's GPUs is used, a line for each play.
 func printCharts(out io.Writer, c Comparison) error {
-	table := show.NewTable("FLAVOR", "GPUS", "", "USED, OVER "+strings.ToUpper(lasts(c)), "MEAN")
+	table := show.NewTable("FLAVOR", "GPUS", "", "USED, OVER "+strings.ToUpper(outlook.Roughly(c.HorizonSeconds)), "MEAN")
 	for name, play := range c.plays() {
 		if c.After == nil {
 			name = ""
@@ -111,14 +110,6 @@ func printCharts(out io.Writer, c Comparison) error {
 	}
 	fmt.Fprintln(out)
 	return table.Print(out, show.Paint{})
-}
-
-func lasts(c Comparison) string {
-	horizon := time.Duration(c.HorizonSeconds) * time.Second
-	if horizon >= 48*time.Hour {
-		return fmt.Sprintf("%.0f days", horizon.Hours()/24)
-	}
-	return fmt.Sprintf("%.0f h", horizon.Hours())
 }
 
 func line(shares []float64) string {
@@ -152,7 +143,7 @@ func writeSVG(out io.Writer, c Comparison) error {
 	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", svgWidth+2*svgLeft, height)
 	for row, flavor := range c.Before.Used {
 		top := svgTop + row*(svgHeight+svgTop)
-		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, lasts(c))
+		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, outlook.Roughly(c.HorizonSeconds))
 		fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#cccccc"/>`+"\n", svgLeft, top, svgWidth, svgHeight)
 		fmt.Fprintf(&text, `<text x="8" y="%d">100 %%</text><text x="8" y="%d">0 %%</text>`+"\n", top+10, top+svgHeight)
 		for name, play := range c.plays() { // Of the same flavors: what changes are their amounts.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -15,6 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -92,8 +92,8 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 
 // runsSince is since when a Workload has run; now for one that does not, or by a clock that is ahead of this one.
 func runsSince(wl *kueue.Workload, now time.Time) time.Time {
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if !kueuelib.IsAdmitted(wl) || admitted.LastTransitionTime.After(now) {
+	admitted := state.True(wl, kueue.WorkloadAdmitted)
+	if admitted == nil || admitted.LastTransitionTime.After(now) {
 		return now
 	}
 	return admitted.LastTransitionTime.Time

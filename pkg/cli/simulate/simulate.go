@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulate is the command that plays what becomes of a cluster's jobs, as it is and with changes.
-//
-// simulate.go is the command. scene.go reads what there is, arrivals.go who comes, scenario.go changes it; play.go
-// plays both, result.go counts, print.go shows it. now.go tells without whom a job would get quota at once.
 package simulate
 
 import (
@@ -12,17 +9,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const long = `Play what becomes of a cluster's jobs, as it is and with changes, and compare the two.
@@ -85,11 +90,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, warned: sets.New[string]()}
 	cmd := &cobra.Command{
-		Use:               "simulate",
-		Short:             "Play what becomes of waiting jobs, as things are and with changes",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
+		Use: "simulate", Short: "Play what becomes of waiting jobs, as things are and with changes",
+		Long: long, Example: example, Args: cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
@@ -199,4 +201,61 @@ func (o *options) readArriving() ([]byte, error) {
 		return io.ReadAll(o.streams.In)
 	}
 	return os.ReadFile(o.arrivals)
+}
+
+// readCluster reads the cluster as it is. What Kueue's configuration says is left at its defaults where the user
+// may not read it, which a warning says.
+func readCluster(ctx context.Context, c client.Client, namespace string, warn func(string, ...any)) (*outlook.Outlook, error) {
+	o := &outlook.Outlook{}
+	var err error
+	if o.Inventory, err = inventory.Load(ctx, c); err != nil {
+		return nil, err
+	}
+	if unseen := o.Unseen(); len(unseen) > 0 {
+		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %s: ask an admin for ClusterRole kueue-trainer-queues-viewer, or simulate what files say with -f", strings.Join(unseen, ", ")))
+	}
+	var all bool
+	if o.TrainJobs, all, err = cluster.VisibleTrainJobs(ctx, c, namespace); err != nil {
+		return nil, err
+	}
+	if !all {
+		warn("what TrainJobs of other namespaces tell of their running times is not seen")
+	}
+	// Without it, jobs are not told apart by their users, and Kueue is where its manifests install it.
+	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
+	at := cluster.WithDefaults(o.Manager).KueueConfigMap
+	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
+		warn("Kueue's configuration is not seen, its defaults are taken: %v", err)
+	} else if o.Kueue == nil {
+		warn("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", at.Name, at.Namespace)
+	}
+	var deployment appsv1.Deployment
+	if c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: cluster.Kueue.Deployment}, &deployment) == nil {
+		release := cluster.Release(&deployment, nil)
+		if release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
+			warn("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
+		}
+	}
+	return o, nil
+}
+
+// readFiles reads what files have of a cluster: Kueue's objects and TrainJobs, in a namespace where they name none, and nodes.
+func readFiles(files []manifest.File, namespace string) (*outlook.Outlook, error) {
+	group := kueue.SchemeGroupVersion.Group
+	i := &inventory.Inventory{}
+	o := &outlook.Outlook{Inventory: i}
+	var unread error
+	for n := range files {
+		unread = errors.Join(unread, files[n].Err())
+	}
+	return o, errors.Join(unread,
+		manifest.Collect(files, corev1.GroupName, "Node", "", &i.Nodes),
+		manifest.Collect(files, group, "ResourceFlavor", "", &i.Flavors),
+		manifest.Collect(files, group, "Topology", "", &i.Topologies),
+		manifest.Collect(files, group, "ClusterQueue", "", &i.ClusterQueues),
+		manifest.Collect(files, group, "Cohort", "", &i.Cohorts),
+		manifest.Collect(files, group, "LocalQueue", namespace, &i.LocalQueues),
+		manifest.Collect(files, group, "AdmissionCheck", "", &i.AdmissionChecks),
+		manifest.Collect(files, group, "Workload", namespace, &i.Workloads),
+		manifest.Collect(files, trainjob.GVK.Group, trainjob.GVK.Kind, namespace, &o.TrainJobs))
 }

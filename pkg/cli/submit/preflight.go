@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -93,9 +94,7 @@ func (p *preflight) level(ctx context.Context, level string) {
 	}
 	var levels []string
 	for i := range topologies.Items {
-		for _, l := range topologies.Items[i].Spec.Levels {
-			levels = append(levels, l.NodeLabel)
-		}
+		levels = append(levels, kueuelib.Levels(&topologies.Items[i])...)
 	}
 	if slices.Contains(levels, level) {
 		return

@@ -2,9 +2,6 @@
 
 // Package submit is the command that makes a TrainJob of flags, creates it, and watches it until
 // it runs.
-//
-// submit.go is the command, build.go makes the TrainJob, preflight.go looks at
-// what it refers to. With --watch, follow.go tells how far the job is, and shows it.
 package submit
 
 import (
@@ -77,10 +74,8 @@ type command struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	c := &command{flags: flags, streams: streams, dryRun: "none", printing: genericclioptions.NewPrintFlags("created")}
 	cmd := &cobra.Command{
-		Use:               "submit [NAME] --runtime RUNTIME [flags] [-- COMMAND...]",
-		Short:             "Make a TrainJob of flags, and watch it on its way to running",
-		Long:              submitLong,
-		Example:           submitExample,
+		Use: "submit [NAME] --runtime RUNTIME [flags] [-- COMMAND...]", Short: "Make a TrainJob of flags, and watch it on its way to running",
+		Long: submitLong, Example: submitExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.arguments(args, cmd.ArgsLenAtDash()); err != nil {
@@ -227,10 +222,15 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	if c.dryRun == "server" {
 		create, suffix = append(create, client.DryRunAll), " (server dry run)"
 	}
-	if err := api.Create(ctx, u, create...); err != nil {
-		return nil, refusal(err)
+	// What the API server, or a webhook, finds wrong has an exit code of its own.
+	switch err := api.Create(ctx, u, create...); {
+	case err == nil:
+		return u, c.print(u, suffix)
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request"):
+		return nil, exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
+	default:
+		return nil, fmt.Errorf("creating the TrainJob: %w", err)
 	}
-	return u, c.print(u, suffix)
 }
 
 // prepare makes the TrainJob for the cluster.
@@ -274,15 +274,6 @@ func (c *command) foresee(ctx context.Context, api client.Client, u *unstructure
 		return
 	}
 	fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
-}
-
-// refusal returns what the API server, or a webhook, finds wrong with the TrainJob an exit
-// code of its own.
-func refusal(err error) error {
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request") {
-		return exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
-	}
-	return fmt.Errorf("creating the TrainJob: %w", err)
 }
 
 func (c *command) print(u *unstructured.Unstructured, suffix string) error {

@@ -50,10 +50,8 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "timeline NAME",
-		Short:   "Tell every step of a TrainJob, who took it, and where the time went",
-		Long:    long,
-		Example: example,
+		Use: "timeline NAME", Short: "Tell every step of a TrainJob, who took it, and where the time went",
+		Long: long, Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := cluster.OneTrainJob(args)
 			if err != nil {
@@ -61,7 +59,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			return o.run(cmd.Context(), name)
 		},
-		ValidArgsFunction: cluster.CompleteTrainJob(flags),
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.workers.AddTo(cmd)
 	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, svg)

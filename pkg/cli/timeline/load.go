@@ -118,13 +118,9 @@ func givenTo(events []corev1.Event, assigned string) []string {
 // loadCopy reads all that there is about the copy of a job in a worker. Of one that is gone, events
 // tell.
 func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueue.Workload, name string) (*Facts, error) {
-	worker, err := workers.Of(name)
+	worker, c, err := workers.Enter(name)
 	if err != nil {
 		return nil, err
-	}
-	c, err := worker.Client()
-	if err != nil {
-		return nil, worker.Problem(err)
 	}
 	job, errCopy := worker.Copy(ctx, c, of.Job.Namespace, of.Job.Name, wl.Name)
 	gone := errors.Is(errCopy, cluster.ErrNoCopy)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package timeline tells every step of a TrainJob from created to finished, who took it, and
-// where the time went. load.go reads, also what MultiKueue runs in another cluster; steps.go,
-// pods.go and spans.go are pure.
+// where the time went, also of what MultiKueue runs in another cluster.
 package timeline
 
 import (

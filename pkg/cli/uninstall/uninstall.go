@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package uninstall is the command that makes a cluster ready to be without the manager.
-//
-// uninstall.go is the command, workloads.go frees Workloads.
 package uninstall
 
 import (
@@ -70,17 +68,19 @@ const uninstallExample = `  # Everything that kueue-trainer keeps, and then its 
 func NewCommand(connect func() (client.WithWatch, error), streams genericiooptions.IOStreams) *cobra.Command {
 	u := &uninstall{out: streams.Out}
 	cmd := &cobra.Command{
-		Use:     "uninstall",
-		Short:   "Stop kueue-trainer and free every TrainJob and Workload of it, before its manifests are removed",
-		Long:    uninstallLong,
-		Example: uninstallExample,
-		Args:    cobra.NoArgs,
+		Use: "uninstall", Short: "Stop kueue-trainer and free every TrainJob and Workload of it, before its manifests are removed",
+		Long: uninstallLong, Example: uninstallExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := connect()
 			if err != nil {
 				return err
 			}
-			u.client, u.impatient = patient(c), c
+			u.impatient = c
+			u.client = interceptor.NewClient(c, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					return insist(ctx, func(ctx context.Context) error { return c.Patch(ctx, obj, patch, opts...) })
+				},
+			})
 			return u.run(cmd.Context())
 		},
 	}
@@ -92,10 +92,9 @@ func NewCommand(connect func() (client.WithWatch, error), streams genericiooptio
 }
 
 type uninstall struct {
-	client client.Client
-	// impatient is client without its patience.
-	impatient client.Client
-	out       io.Writer
+	// client insists on its patches, and impatient does not.
+	client, impatient client.Client
+	out               io.Writer
 	// namespace is the manager's.
 	namespace string
 	// kueueConfig is where Kueue's own configuration is.
@@ -323,13 +322,4 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 		return !unanswered(last), nil
 	})
 	return cmp.Or(last, err)
-}
-
-// patient is a client that insists on its patches.
-func patient(c client.WithWatch) client.Client {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return insist(ctx, func(ctx context.Context) error { return c.Patch(ctx, obj, patch, opts...) })
-		},
-	})
 }

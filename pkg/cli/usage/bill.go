@@ -103,7 +103,11 @@ func lines(totals []ledger.Total, by string) []Line {
 			sums[k] = &line
 		}
 		if amount := sums[k].amount(t.Is); amount != nil {
-			*amount += t.Seconds / secondsOf(t.Resource)
+			seconds := float64(3600)
+			if quantity.InBytes(corev1.ResourceName(t.Resource)) {
+				seconds *= 1 << 30
+			}
+			*amount += t.Seconds / seconds
 		}
 	}
 	out := make([]Line, 0, len(sums))
@@ -147,14 +151,6 @@ func unit(resource string) string {
 		return "GiB-hours"
 	}
 	return "hours"
-}
-
-// secondsOf is how many of a series' seconds the unit has.
-func secondsOf(resource string) float64 {
-	if quantity.InBytes(corev1.ResourceName(resource)) {
-		return 3600 * (1 << 30)
-	}
-	return 3600
 }
 
 // columns stand before the amounts in a table; those with a split are in a bill that is split by it.
@@ -226,14 +222,6 @@ func (b Bill) cell(hours float64) string {
 	return strconv.FormatFloat(hours, 'f', 2, 64)
 }
 
-// inFull is an amount for spreadsheets; empty where it is not known.
-func (b Bill) inFull(hours float64) string {
-	if hours == 0 && b.Source == fromWorkloads {
-		return ""
-	}
-	return strconv.FormatFloat(hours, 'f', -1, 64)
-}
-
 // printCSV prints a bill for spreadsheets, amounts in full.
 func printCSV(out io.Writer, b Bill) error {
 	heading := []string{"FROM", "TO", "CLUSTERQUEUE", "NAMESPACE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}
@@ -241,7 +229,11 @@ func printCSV(out io.Writer, b Bill) error {
 	for _, l := range b.Lines {
 		row := slices.Concat([]string{b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339)}, l.labels(), []string{l.Unit})
 		for _, amount := range l.amounts() {
-			row = append(row, b.inFull(amount))
+			cell := strconv.FormatFloat(amount, 'f', -1, 64)
+			if amount == 0 && b.Source == fromWorkloads {
+				cell = "" // It is not known.
+			}
+			row = append(row, cell)
 		}
 		rows = append(rows, row)
 	}

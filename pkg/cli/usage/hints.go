@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -85,11 +85,10 @@ func doneSeconds(job *trainjob.TrainJob) (int64, bool) {
 
 // ranNow returns how long the present run lasts.
 func ranNow(wl *kueue.Workload, now time.Time) int64 {
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if admitted == nil || admitted.Status != metav1.ConditionTrue {
-		return 0
+	if admitted := state.True(wl, kueue.WorkloadAdmitted); admitted != nil {
+		return int64(now.Sub(admitted.LastTransitionTime.Time).Seconds())
 	}
-	return int64(now.Sub(admitted.LastTransitionTime.Time).Seconds())
+	return 0
 }
 
 // graceOf returns the shortest grace period of a job's pods.

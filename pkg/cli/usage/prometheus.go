@@ -5,6 +5,7 @@ package usage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -114,4 +115,131 @@ func (q *querier) read(ctx context.Context, metric string, before time.Duration)
 		of(s.Metric).within = s.Values
 	}
 	return slices.Collect(maps.Values(all)), nil
+}
+
+// samples are what Prometheus has of one series.
+type samples struct {
+	labels model.Metric
+	// before is its last value before the window; nil where it has none.
+	before *float64
+	// within are its values within, in the order of time.
+	within []model.SamplePair
+}
+
+// window is a time that is asked for, and what Prometheus knows of the ledger in it.
+type window struct {
+	from, to time.Time
+	// began are when the ledger did, once or again after it was lost, in the order of time.
+	began []time.Time
+	// known is whether Prometheus knew the ledger before the window, and first since when it knows it within.
+	known bool
+	first time.Time
+}
+
+// windowOf reads the series whose values are when the ledger began, in seconds since 1970.
+func windowOf(from, to time.Time, began []*samples) window {
+	w := window{from: from, to: to, first: to}
+	note := func(seconds float64) { w.began = append(w.began, time.UnixMilli(int64(seconds*1000))) }
+	for _, s := range began {
+		if s.before != nil {
+			w.known, w.first = true, from
+			note(*s.before)
+		}
+		for _, p := range s.within {
+			note(float64(p.Value))
+			if at := p.Timestamp.Time(); at.Before(w.first) {
+				w.first = at
+			}
+		}
+	}
+	slices.SortFunc(w.began, time.Time.Compare)
+	w.began = slices.CompactFunc(w.began, time.Time.Equal)
+	return w
+}
+
+// fresh is whether what the ledger has at the first look was used in the window.
+func (w *window) fresh() bool { return w.known || !w.began[0].Before(w.from) }
+
+// before is how old a value may be that is taken for that with which a window begins, unless the ledger began since.
+const before = 24 * time.Hour
+
+// lookBack is how long before the window its beginning is looked for: not where a former ledger was still told,
+// whose totals are others.
+func (w *window) lookBack() time.Duration {
+	back := before
+	for _, at := range w.began {
+		if since := w.from.Sub(at); since >= 0 {
+			// A range of 0 is none.
+			back = min(back, max(since, time.Millisecond))
+		}
+	}
+	return back
+}
+
+// epoch is a time in which the ledger's counters only grow.
+type epoch struct{ from, to time.Time }
+
+// epochs splits the window where the ledger began again at 0. A value is valid until prom.Stale after it was
+// read: so long, those of the former epoch may be taken for it, also where the ledger began just before the window.
+func (w *window) epochs() []epoch {
+	out := []epoch{{w.from, w.to}}
+	for i, at := range w.began {
+		valid := at.Add(prom.Stale)
+		switch {
+		case !at.After(w.from):
+			if valid.After(w.from) {
+				out[0].from = valid
+			}
+		case i > 0 || w.known:
+			out[len(out)-1].to = at
+			out = append(out, epoch{valid, w.to})
+		}
+	}
+	return out
+}
+
+// used returns how much a counter grew in all epochs. A counter is the total of a ledger, whoever
+// tells it: what counts is the difference, and where another process tells a moment later a bit
+// less, that is no new beginning.
+func (s *samples) used(w *window) float64 {
+	sum, epochs := 0.0, w.epochs()
+	for i, e := range epochs {
+		base := 0.0
+		if i == 0 {
+			base = s.base(w)
+		}
+		top := base
+		for _, p := range s.within {
+			at := p.Timestamp.Time()
+			if !at.Before(e.from) && (at.Before(e.to) || i == len(epochs)-1) {
+				top = max(top, float64(p.Value))
+			}
+		}
+		sum += top - base
+	}
+	return sum
+}
+
+// base is what the counter had when the window began. One that began later began at 0, unless the
+// ledger itself was not known until first.
+func (s *samples) base(w *window) float64 {
+	switch {
+	case s.before != nil:
+		return *s.before
+	case w.fresh() || len(s.within) == 0 || s.within[0].Timestamp.Time().After(w.first):
+		return 0
+	}
+	return float64(s.within[0].Value)
+}
+
+// notes say what a bill of the window does not have.
+func (w *window) notes() []string {
+	var out []string
+	if !w.fresh() && w.first.After(w.from) {
+		out = append(out, fmt.Sprintf("Prometheus knows the ledger since %s only; what was used before is not in the bill", w.first.UTC().Format(time.RFC3339)))
+	}
+	for _, e := range w.epochs()[1:] {
+		out = append(out, fmt.Sprintf("the ledger was lost and began again at 0 about %s; what was used just before may not be in the bill", e.from.UTC().Format(time.RFC3339)))
+	}
+	return out
 }

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package usage is the command that prints who used how much: the bill.
-//
-// usage.go is the command and where the bill is from, bill.go the bill, and prints it.
-// prometheus.go asks Prometheus for the ledger, epochs.go reads what it has. held.go reads off the Workloads of the cluster what those tell, by
-// themselves or since the manager's ledger was saved, hints.go finds jobs that lose more than they
-// need to.
 package usage
 
 import (
@@ -94,12 +89,9 @@ type options struct {
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, by: byQueue}
 	cmd := &cobra.Command{
-		Use:     "usage",
-		Short:   "Print the bill: GPU-hours held, used and lost, by queue, user or flavor",
-		Long:    long,
-		Example: example,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Use: "usage", Short: "Print the bill: GPU-hours held, used and lost, by queue, user or flavor",
+		Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "the bill of all namespaces, as without -n")
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)

@@ -13,14 +13,13 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
@@ -138,7 +137,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	}
 	verdict := rules.Create(c.generation, runtime, &job.Spec)
 	// What Kueue reads from labels and annotations, with a queue or without.
-	ofKueue := append(jobframework.ValidateJobOnCreate(genericJob{job: job}), kueuelib.NoTimeLimit(job.Labels)...)
+	ofKueue := append(jobframework.ValidateJobOnCreate(queues.Job{TrainJob: job}), kueuelib.NoTimeLimit(job.Labels)...)
 	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, ofKueue), verdict.Warnings
 	switch {
 	case missing == nil:
@@ -181,18 +180,6 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	}
 	return nil, field.Invalid(runtimeRefPath.Child("name"), ref.Name, why), nil
 }
-
-// genericJob is what Kueue's check asks of a job: the object and its kind.
-type genericJob struct {
-	jobframework.GenericJob
-	job *trainjob.TrainJob
-}
-
-// Object implements jobframework.GenericJob.
-func (j genericJob) Object() client.Object { return j.job }
-
-// GVK implements jobframework.GenericJob.
-func (j genericJob) GVK() schema.GroupVersionKind { return trainjob.GVK }
 
 // rendered asks Trainer's plugins, looks at what is made of the TrainJob and, for one with a
 // queue, makes its PodSets.

@@ -54,22 +54,6 @@ const (
 	assumed = "Assumed"
 )
 
-// reasons are those that there are, in words.
-var reasons = map[string]string{
-	string(field.ErrorTypeRequired):     "A value is missing",
-	string(field.ErrorTypeInvalid):      "A value cannot be taken",
-	string(field.ErrorTypeTypeInvalid):  "A value is of another type",
-	string(field.ErrorTypeNotSupported): "A value is not one of those that there are",
-	string(field.ErrorTypeNotFound):     "A value refers to what is not there",
-	string(field.ErrorTypeDuplicate):    "A value is there twice",
-	string(field.ErrorTypeForbidden):    "A field cannot be set",
-	string(field.ErrorTypeTooLong):      "A value is too long",
-	string(field.ErrorTypeTooMany):      "There are too many values",
-	string(field.ErrorTypeInternal):     "A check failed",
-	unread:                              "A document cannot be read",
-	assumed:                             "Something was taken for granted",
-}
-
 func (f finding) text() string {
 	if f.Field == "" {
 		return f.Message
@@ -178,7 +162,8 @@ func (r *report) sarif() *sarif.Report {
 	run := sarif.NewRunWithInformationURI("kubectl-trainjob validate", "https://github.com/kueue-trainer/kueue-trainer/blob/main/docs/plugin.md#validate")
 	run.Tool.Driver.WithVersion(version.Get().Version)
 	for _, f := range r.Findings {
-		run.AddRule(f.Reason).WithShortDescription(sarif.NewMultiformatMessageString().WithText(reasons[f.Reason]))
+		ours := map[string]string{unread: "A document cannot be read", assumed: "Something was taken for granted"}[f.Reason]
+		run.AddRule(f.Reason).WithShortDescription(sarif.NewMultiformatMessageString().WithText(cmp.Or(ours, field.ErrorType(f.Reason).String())))
 		path := url.URL{Path: filepath.ToSlash(f.File)}
 		if f.File == manifest.Stdin {
 			path.Path = "stdin"

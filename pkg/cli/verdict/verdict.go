@@ -7,9 +7,6 @@
 // no smaller module with them and promises nobody a stable API: no copy of them would stay
 // right. Only the plugin may link it. The manager does without, since there the API server
 // itself is asked.
-//
-// verdict.go says what is refused of one JobSet and of the Jobs and pods that come of it, and follows paths in objects;
-// jobset.go judges JobSets.
 package verdict
 
 import (

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -23,6 +24,22 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
+
+// Job is what jobframework's validation asks of a TrainJob: the object, its kind, and
+// whether it is suspended. All else is for reconciles.
+type Job struct {
+	jobframework.GenericJob
+	TrainJob *trainjob.TrainJob
+}
+
+// Object implements jobframework.GenericJob.
+func (j Job) Object() client.Object { return j.TrainJob }
+
+// GVK implements jobframework.GenericJob.
+func (j Job) GVK() schema.GroupVersionKind { return trainjob.GVK }
+
+// IsSuspended implements jobframework.GenericJob.
+func (j Job) IsSuspended() bool { return j.TrainJob.Suspended() }
 
 // Queues say which TrainJobs are Kueue's to start, and where their queues lead.
 type Queues struct {

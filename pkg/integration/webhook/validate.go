@@ -11,10 +11,8 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -72,19 +70,6 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	return admission.Allowed("").WithWarnings(slices.Concat(r.stopsInVain(), r.classMissing(ctx), r.queueUnmanaged(ctx))...)
 }
 
-// genericJob is what jobframework's validation asks of a job: the object, its kind, and
-// whether it is suspended. All else is for reconciles.
-type genericJob struct {
-	jobframework.GenericJob
-	job *trainjob.TrainJob
-}
-
-func (j genericJob) Object() client.Object { return j.job }
-
-func (j genericJob) GVK() schema.GroupVersionKind { return trainjob.GVK }
-
-func (j genericJob) IsSuspended() bool { return j.job.Suspended() }
-
 func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
 	return apierrors.NewInvalid(trainjob.GVK.GroupKind(), job.Name, errs)
 }
@@ -92,13 +77,13 @@ func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
 // validate checks a request. What it is told of is refused where the TrainJob is managed.
 func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field.ErrorList, error) {
 	t, old := r.job, r.old
-	errs := jobframework.ValidateJobOnCreate(genericJob{job: t})
+	errs := jobframework.ValidateJobOnCreate(queues.Job{TrainJob: t})
 	if old == nil || old.Labels[kueueconstants.MaxExecTimeSecondsLabel] != t.Labels[kueueconstants.MaxExecTimeSecondsLabel] {
 		// A TrainJob that has a time limit already which Kueue takes for none has to be written still.
 		errs = append(errs, kueuelib.NoTimeLimit(t.Labels)...)
 	}
 	if old != nil {
-		changes := jobframework.ValidateJobOnUpdate(genericJob{job: old}, genericJob{job: t}, r.Queues.HasDefault(ctx))
+		changes := jobframework.ValidateJobOnUpdate(queues.Job{TrainJob: old}, queues.Job{TrainJob: t}, r.Queues.HasDefault(ctx))
 		errs = append(errs, withRemedies(changes, !t.Suspended() || !old.Suspended())...)
 	}
 	managed, err := r.Queues.Manages(ctx, t)

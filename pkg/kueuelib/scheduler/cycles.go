@@ -7,22 +7,14 @@ import (
 	"context"
 	"iter"
 	"slices"
-	_ "unsafe" // For go:linkname.
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/scheduler"
-	"sigs.k8s.io/kueue/pkg/util/wait"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 )
-
-// schedule is one cycle of Kueue's scheduler, which exports only the endless row of them.
-//
-//go:linkname schedule sigs.k8s.io/kueue/pkg/scheduler.(*Scheduler).schedule
-func schedule(*scheduler.Scheduler, context.Context) wait.SpeedSignal //nolint:revive // A method has its receiver first.
 
 // Settle plays cycles until there is no more to come of them, or the context is done, and returns what happened, in its
 // order.
