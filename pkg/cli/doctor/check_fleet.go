@@ -70,7 +70,7 @@ var workerChecks = []check{{
 	effect:  "Kueue connects with few of them. Without the others it cannot make, stop or delete TrainJobs there: they hang, and only its log says why.",
 }, {
 	inOrder: "Trainer of the workers knows all fields", looksAt: []Kind{workerClusters, crds}, wrong: olderTrainers,
-	ID: "WorkerTrainer", Severity: Warning, When: "its Trainer is older than that of the manager cluster; an error where one of the two is 2.1, whose field for patches is another",
+	ID: "WorkerTrainer", Severity: Warning, When: "its Trainer is older than that of the manager cluster, or newer from 2.3 on, which makes other pods; an error where one of the two is 2.1, whose field for patches is another",
 	problem: "Its Trainer is of generation {there}, that of the manager cluster of {here}.",
 	effect:  "Fields that it does not know are left out of the TrainJobs that MultiKueue copies there, without a word.",
 	advice:  "Have the same Trainer in all clusters, the workers first. Of which TrainJobs run there, docs/versions.md says what to mind.", commands: []string{"{trainer}"},
@@ -144,7 +144,11 @@ func olderTrainers(f *Facts, found func(hit)) {
 		case (here == trainjob.Trainer21) != (there == trainjob.Trainer21):
 			h.Effect = "spec.podTemplateOverrides is of Trainer 2.1, spec.runtimePatches of later ones: what users patch is left out of the TrainJobs that MultiKueue copies there, without a word."
 			found(h.as("WorkerTrainer", Error))
-		case there < here:
+		case (here >= trainjob.Trainer23) != (there >= trainjob.Trainer23):
+			h.Effect = "Trainer 2.3 adds the resources of its runtime to a TrainJob whose spec.trainer.resourcesPerNode leaves some out, and older ones do not: such a job is dispatched again and again."
+			if there < here {
+				h.Effect += " Fields that the older one does not know are left out of the TrainJobs that MultiKueue copies there, without a word."
+			}
 			found(h)
 		}
 	}

@@ -120,6 +120,9 @@ func TestFleet(t *testing.T) {
 		"an older Trainer, with the same field": on(func(f *Facts) {
 			f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
 		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a newer Trainer, with the same field": on(func(f *Facts) {
+			west(f).CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, west(f).CRDs...)
+		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs = older }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"a newer Trainer, with another field": on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).
 			fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
