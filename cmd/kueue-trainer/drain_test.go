@@ -46,30 +46,28 @@ func TestDraining(t *testing.T) {
 
 // While memory is scarce, a request that nobody waits for any more leaves its place in line.
 func TestPatience(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		url  string
 		want time.Duration
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the API server says how long it waits":  {url: "/?timeout=10s", want: 10 * time.Second},
 		"nobody says it":                         {url: "/", want: longestPatience},
 		"somebody else than the API server asks": {url: "/?timeout=9000h", want: longestPatience},
 		"it is no time":                          {url: "/?timeout=soon", want: longestPatience},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
-				leave := expect.Must(gate.Pass(t.Context()))(t)
-				defer leave()
-				(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-					t.Error("A request passed that has no place")
-				}))
-				answer, began := httptest.NewRecorder(), time.Now()
-				inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
-				expect.Same(t, "Unexpected time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
-			})
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
+			leave := expect.Must(gate.Pass(t.Context()))(t)
+			defer leave()
+			(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Error("A request passed that has no place")
+			}))
+			answer, began := httptest.NewRecorder(), time.Now()
+			inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
+			expect.Same(t, "Unexpected time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
 		})
-	}
+	})
 }
 
 // servingUntilDone is a server without a network.

@@ -237,9 +237,9 @@ func with(t *testing.T, changes ...func(*Facts)) *Facts {
 // eachFinds breaks a healthy installation in each way, after some other, and compares what is found.
 func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
 	t.Helper()
-	for name, tc := range ways {
-		t.Run(name, func(t *testing.T) { finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...) })
-	}
+	expect.Rows(t, ways, func(t *testing.T, tc broken) {
+		finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...)
+	})
 }
 
 // unfilled is the name of a value, not what it stands for.

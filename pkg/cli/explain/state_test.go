@@ -501,19 +501,14 @@ func TestRefused(t *testing.T) {
 const rightRefusal = "put right what Kueue says, in the job's runtime or patch, or in ClusterQueue gpus and its flavors"
 
 func TestGPUs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		scene changes
-		want  int64
-	}{
+	expect.Rows(t, map[string]row[int64]{
 		"all of them":                       {want: 32},
 		"without those of what is done":     {scene: changes{initialized, placed}, want: 24},
 		"without some pods of one":          {scene: changes{func(s *scene) { s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 3}} }}, want: 8},
 		"all of them, when the job is done": {scene: changes{initialized, placed, finishedByHand}, want: 32},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
-		})
-	}
+	}, func(t *testing.T, tc row[int64]) {
+		expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
+	})
 	huge := kit.PodSet("node", 2000, string(kit.GPU), "9000000000000000")
 	expect.Same(t, "Unexpected GPUs of one that asks for more than there are numbers", int64(math.MaxInt64), sumOf([]kueue.PodSet{huge, huge})[kit.GPU])
 }
