@@ -76,20 +76,14 @@ func TestLogLines(t *testing.T) {
 
 // What people are told to look for in the log and in the metrics is there.
 func TestTroubleshootingQuotesTheLog(t *testing.T) {
-	var said []string
-	for _, c := range callsIn(t) {
-		said = append(said, c.message)
-	}
+	said := expect.Each(callsIn(t), func(c call) string { return c.message })
 	page := file(t, "docs/troubleshooting.md")
 	quoted := regexp.MustCompile(`"msg":"([^"]+)"`).FindAllStringSubmatch(page, -1)
 	expect.That(t, len(quoted) >= 20, "Only %d lines are quoted", len(quoted))
 	for _, q := range quoted {
 		expect.That(t, slices.Contains(said, q[1]), "docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
 	}
-	var measured []string
-	for _, metric := range metrics.All {
-		measured = append(measured, metric.Name)
-	}
+	measured := expect.Each(metrics.All, func(m metrics.Metric) string { return m.Name })
 	for _, named := range regexp.MustCompile(`\bkueue_trainer_\w+`).FindAllString(page, -1) {
 		expect.That(t, slices.Contains(measured, named), "docs/troubleshooting.md names %s, which is no metric of the manager", named)
 	}

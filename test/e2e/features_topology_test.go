@@ -21,6 +21,7 @@ import (
 	utiltas "sigs.k8s.io/kueue/pkg/util/tas"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -231,20 +232,12 @@ func running(pods []corev1.Pod) []string {
 }
 
 func (w *site) nodes(ctx context.Context, names []string) []*corev1.Node {
-	var nodes []*corev1.Node
-	for _, name := range names {
-		nodes = append(nodes, w.Node(ctx, name))
-	}
-	return nodes
+	return expect.Each(names, func(name string) *corev1.Node { return w.Node(ctx, name) })
 }
 
 // valuesOf returns the value that each node has of a label.
 func valuesOf(nodes []*corev1.Node, label string) []string {
-	var values []string
-	for _, node := range nodes {
-		values = append(values, node.Labels[label])
-	}
-	return values
+	return expect.Each(nodes, func(node *corev1.Node) string { return node.Labels[label] })
 }
 
 // distinct returns each value once.

@@ -26,6 +26,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
@@ -140,10 +141,9 @@ var (
 
 // record keeps every version of the spec's objects of some resources from now on.
 func (w *site) record(ctx context.Context, resources ...schema.GroupVersionResource) *record.Recorder {
-	var kinds []record.Kind
-	for _, resource := range resources {
-		kinds = append(kinds, record.Kind{GroupVersionResource: resource, Namespace: w.Namespace})
-	}
+	kinds := expect.Each(resources, func(of schema.GroupVersionResource) record.Kind {
+		return record.Kind{GroupVersionResource: of, Namespace: w.Namespace}
+	})
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
 	return must(record.Start(watching, must(dynamic.NewForConfig(cluster.Config)), kinds, nil))
@@ -156,11 +156,8 @@ func eventuallyWhole(ctx context.Context, recorder *record.Recorder) {
 }
 
 // versionsOf are what was recorded of one kind, in its type.
-func versionsOf[T any](recorder *record.Recorder) (all []*T) {
-	for _, v := range recorder.Versions() {
-		all = append(all, read[T](v.Object))
-	}
-	return all
+func versionsOf[T any](recorder *record.Recorder) []*T {
+	return expect.Each(recorder.Versions(), func(v record.Version) *T { return read[T](v.Object) })
 }
 
 // read reads a stored object in its type.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -89,11 +90,7 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
 func (w *site) workloadOwners(ctx context.Context) []string {
 	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	var kinds []string
-	for i := range list.Items {
-		kinds = append(kinds, metav1.GetControllerOf(&list.Items[i]).Kind)
-	}
-	return kinds
+	return expect.Each(list.Items, func(wl kueue.Workload) string { return metav1.GetControllerOf(&wl).Kind })
 }
 
 // ownerErrors names the controllers of Kueue that missed the index of TrainJobs.

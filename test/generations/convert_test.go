@@ -160,11 +160,7 @@ func (d direction) convertAll(t *testing.T, s random.Source, count int) []conver
 }
 
 func questions(all []converted, job func(converted) json.RawMessage) []question {
-	asked := make([]question, 0, len(all))
-	for _, c := range all {
-		asked = append(asked, question{Runtime: c.runtime, Job: job(c)})
-	}
-	return asked
+	return expect.Each(all, func(c converted) question { return question{Runtime: c.runtime, Job: job(c)} })
 }
 
 const owner = "example.com/owner"

@@ -20,11 +20,8 @@ type change struct {
 	deleted  bool
 }
 
-func is(manifests ...string) (changes []change) {
-	for _, manifest := range manifests {
-		changes = append(changes, change{manifest: manifest})
-	}
-	return changes
+func is(manifests ...string) []change {
+	return expect.Each(manifests, func(manifest string) change { return change{manifest: manifest} })
 }
 
 func gone(manifests ...string) []change {
@@ -299,9 +296,7 @@ func TestCheck(t *testing.T) {
 }
 
 func overs(violations []Violation) []over {
-	var out []over
-	for _, v := range violations {
-		out = append(out, over{v.Rule, v.ClusterQueue, v.Flavor, v.Job, v.Asked, v.Allowed, !v.Until.IsZero()})
-	}
-	return out
+	return expect.Each(violations, func(v Violation) over {
+		return over{v.Rule, v.ClusterQueue, v.Flavor, v.Job, v.Asked, v.Allowed, !v.Until.IsZero()}
+	})
 }

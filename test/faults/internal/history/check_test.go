@@ -195,10 +195,7 @@ func TestCheck(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&want)
 		}
-		var got []Invariant
-		for _, violation := range Check(tc.story, want) {
-			got = append(got, violation.Invariant)
-		}
+		got := expect.Each(Check(tc.story, want), func(v Violation) Invariant { return v.Invariant })
 		expect.Same(t, "unexpected violations", tc.want, got)
 	})
 }
