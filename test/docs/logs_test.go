@@ -22,11 +22,6 @@ import (
 // logging are the packages whose lines are the manager's log, without those of the plugin.
 var logging = []string{"pkg", "cmd/kueue-trainer"}
 
-// isElsewhere reports whether a directory has code that does not run in the manager.
-func isElsewhere(path string) bool {
-	return strings.HasSuffix(path, "pkg/cli") || strings.HasSuffix(path, "internal")
-}
-
 // call is one that writes a line, or names a key of lines.
 type call struct {
 	at string
@@ -147,7 +142,8 @@ func callsIn(t *testing.T) []call {
 			switch {
 			case err != nil:
 				return err
-			case entry.IsDir() && isElsewhere(path):
+			case entry.IsDir() && (strings.HasSuffix(path, "pkg/cli") || strings.HasSuffix(path, "internal")):
+				// That does not run in the manager.
 				return filepath.SkipDir
 			case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 				return nil
