@@ -135,7 +135,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 	)
 
 	It("tells that a new job waits for its JobSet, without which it queues soon", Label("control"), func(ctx context.Context) {
-		localOnly("the API server has to reach a webhook of this process")
 		w := newPools(ctx, "8", "0")
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())

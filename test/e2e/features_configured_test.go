@@ -27,7 +27,6 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		localOnly("the specs of this group change Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{
 			"fairSharing":             map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 			"admissionFairSharing":    map[string]any{"usageHalfLifeTime": "10m", "usageSamplingInterval": "1s"},

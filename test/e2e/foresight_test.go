@@ -45,7 +45,6 @@ var _ = Describe("What Kueue does is what its simulation does", Ordered, Continu
 // Kueue shares fairly in a whole cluster or nowhere.
 var _ = Describe("What Kueue does is what its simulation does under fair sharing", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
-		localOnly("the specs of this group change Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{
 			"fairSharing": map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 		}, slices.Compact([]string{"kueue", cluster.Manager()})...)

@@ -36,13 +36,6 @@ import (
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 3 * time.Minute
 
-// externalOnly skips specs of what comes with kueue-trainer, and says why.
-func externalOnly(why string) {
-	if cluster.Integration != world.External {
-		Skip(why)
-	}
-}
-
 // must returns a value, and fails the spec where there is an error.
 func must[T any](value T, err error) T {
 	Expect(err).NotTo(HaveOccurred())

@@ -31,10 +31,8 @@ const (
 // The table of docs/install.md: which set-up of Kueue is quiet while TrainJobs run, and which is
 // safe, where Kueue gives a queue to all that name none. These specs change Kueue's
 // configuration and read its log, which only a local control plane lets them do.
-var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control", "external"), Serial, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
-		externalOnly("the specs of this group change Kueue's configuration")
-		localOnly("the specs of this group change Kueue's configuration")
 		// Each spec puts the configuration back; the last one's is what Kueue runs with.
 		DeferCleanup(func(ctx context.Context) { control(ctx, "restart", "kueue") })
 	})
