@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -20,7 +19,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
@@ -282,19 +280,5 @@ func TestEveryRowIsComplete(t *testing.T) {
 			expect.That(t, (c.wrong == nil) == (c.looksAt == nil),
 				"A row that is neither a check nor another case of one: %s, %s", c.ID, c.When)
 		}
-	}
-}
-
-func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
-	names := policies.Names()
-	expect.Need(t, len(names) != 0, "no policies")
-	for _, name := range names {
-		content := expect.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
-		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-		var policy admissionregistrationv1.ValidatingAdmissionPolicy
-		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		expect.NoError(t, decoder.Decode(&policy))
-		expect.NoError(t, decoder.Decode(&binding))
-		expect.Same(t, "Unexpected names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 	}
 }
