@@ -133,7 +133,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
 		w.countedQueue(ctx, credits, "12")
 		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
-		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), *quantity("8")))
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), resource.MustParse("8")))
 		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
 		w.eventuallyKueueSays(ctx, "second", credits)
 		w.ConsistentlyUnbound(ctx, "second")
@@ -150,7 +150,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		for _, pod := range w.EventuallyRuns(ctx, "first", 2, onH100) {
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
-		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), *quantity("2")))
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), resource.MustParse("2")))
 		claims := world.All(ctx, Default, w, &resourceapi.ResourceClaimList{}, client.InNamespace(w.Namespace))
 		Expect(claims.Items).To(And(HaveLen(2), HaveEach(HaveField("Status.Allocation", Not(BeNil())))))
 		w.queues(ctx, claiming("second"))

@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -36,11 +36,7 @@ import (
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 3 * time.Minute
 
-// must returns a value, and fails the spec where there is an error.
-func must[T any](value T, err error) T {
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}
+func must[T any](value T, err error) T { return specs.Must(value, err) }
 
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
@@ -52,11 +48,6 @@ func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
 func jsonOf(value any) (string, error) {
 	data, err := json.Marshal(value)
 	return string(data), err
-}
-
-func quantity(amount string) *resource.Quantity {
-	q := resource.MustParse(amount)
-	return &q
 }
 
 // site is what one spec works in: a world whose pods are compared with what their jobs are charged for.

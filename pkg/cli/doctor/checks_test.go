@@ -651,7 +651,7 @@ func TestForbiddenIsNotMissing(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			f := healthy(t)
 			// What is right only by the manager's configuration.
-			f.Leases[0].Name, f.Nodes[0] = "other", gpuNode("gpu-0", h100, teamTaint)
+			f.Leases[0].Name, f.Nodes[0] = "other", gpuNode("gpu-0", kit.H100, teamTaint)
 			f.managerConfig("leaderElection: {resourceName: other}\ntolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
 			finds(t, f)
 			f.Unread[kind] = notAllowedTo("list", string(kind))

@@ -35,8 +35,6 @@ import (
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-const h100 = "NVIDIA-H100-80GB-HBM3"
-
 // healthy are the facts of an installation as its manifests make it, with one pool of two
 // nodes, on which nothing runs.
 func healthy(t *testing.T) *Facts {
@@ -73,8 +71,8 @@ func healthy(t *testing.T) *Facts {
 	}
 	withPermissions(f)
 	withPolicies(f)
-	f.Nodes = []corev1.Node{gpuNode("gpu-0", h100), gpuNode("gpu-1", h100)}
-	f.Flavors = []kueue.ResourceFlavor{flavor("h100", h100)}
+	f.Nodes = []corev1.Node{gpuNode("gpu-0", kit.H100), gpuNode("gpu-1", kit.H100)}
+	f.Flavors = []kueue.ResourceFlavor{flavor("h100", kit.H100)}
 	f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "16")}
 	f.LocalQueues = []kueue.LocalQueue{localQueue("jobs", "queue", "gpus")}
 	return f
