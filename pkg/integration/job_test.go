@@ -93,8 +93,7 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 		expect.That(t, stored.Suspended() && r.deps.Field.HoldsGate(&stored.Spec) == tc.wantGate,
 			"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.deps.Field.HoldsGate(&stored.Spec), tc.wantGate)
 		told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
-		expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
-			"The user is told %q, want: %t", told, tc.wantTold)
+		expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold, "The user is told %q, want: %t", told, tc.wantTold)
 	})
 }
 

@@ -54,8 +54,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 		"The TrainJob has patches %v and is looked at again in %s, want the gate and to wait", gated.Spec.RuntimePatches, result.RequeueAfter)
 	reads = 0
 	_, again := reconcileOnce(t, r)
-	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0,
-		"A TrainJob that has the gate is written, or its runtime read %d times", reads)
+	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0, "A TrainJob that has the gate is written, or its runtime read %d times", reads)
 }
 
 // kubectl replace --force deletes a TrainJob and makes it again at once.

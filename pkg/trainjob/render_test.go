@@ -157,8 +157,7 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 	job.Spec.RuntimePatches = []RuntimePatch{podSpecPatch(t, "z.io/x", "node", "{nodeSelector: {z: z}}")}
 	first := podSpecPatch(t, "a.io/x", "node",
 		`{nodeSelector: {a: a, both: a}, tolerations: [{key: a}], schedulingGates: [{name: a.io/gate}], serviceAccountName: sa}`)
-	second := podSpecPatch(t, "b.io/x", "node",
-		`{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
+	second := podSpecPatch(t, "b.io/x", "node", `{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
 
 	both := func(winner string) corev1.PodSpec {
 		return corev1.PodSpec{

@@ -59,8 +59,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Eventually(ctx, made.Load).Should(BeNumerically(">", 0), "Trainer makes the JobSet by what it saw before")
 		// The API server gives the webhook up after 30 s, and Trainer then forgets that the job has failed.
 		start(ctx)
-		Eventually(ctx, func() any { return w.TrainJob(ctx, "first").Spec.Suspend }).WithPolling(20 * time.Millisecond).
-			Should(HaveValue(BeTrue()))
+		Eventually(ctx, func() any { return w.TrainJob(ctx, "first").Spec.Suspend }).WithPolling(20 * time.Millisecond).Should(HaveValue(BeTrue()))
 		letThrough()
 
 		// What it asks for meanwhile is compared with its quota by the spec's ledger.

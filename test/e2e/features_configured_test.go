@@ -31,8 +31,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 			"fairSharing":             map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 			"admissionFairSharing":    map[string]any{"usageHalfLifeTime": "10m", "usageSamplingInterval": "1s"},
 			"objectRetentionPolicies": map[string]any{"workloads": map[string]any{"afterFinished": "1s", "afterDeactivatedByKueue": "1s"}},
-			"featureGates": map[string]any{"CustomMetricLabels": true, "WorkloadPriorityClassDefaulting": true,
-				"PriorityBoost": true},
+			"featureGates":            map[string]any{"CustomMetricLabels": true, "WorkloadPriorityClassDefaulting": true, "PriorityBoost": true},
 			"resources": map[string]any{
 				"transformations":     []any{map[string]any{"input": "cpu", "strategy": "Replace", "outputs": map[string]any{credits: "2"}}},
 				"deviceClassMappings": []any{map[string]any{"name": devices, "deviceClassNames": []any{deviceClass}}},
@@ -59,8 +58,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	It("goes before earlier ones of a LocalQueue that has used more", func(ctx context.Context) {
 		gpus := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		gpus.Spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}
-		w.Make(ctx, w.Flavor("h100", onH100), gpus,
-			kit.LocalQueue(w.Namespace, "heavy", gpus.Name), kit.LocalQueue(w.Namespace, "light", gpus.Name))
+		w.Make(ctx, w.Flavor("h100", onH100), gpus, kit.LocalQueue(w.Namespace, "heavy", gpus.Name), kit.LocalQueue(w.Namespace, "light", gpus.Name))
 		w.runsOn(ctx, "uses", "heavy")
 		used := func(amount resource.Quantity) bool { return amount.Sign() > 0 }
 		w.EventuallyIs(ctx, &kueue.LocalQueue{}, "heavy",

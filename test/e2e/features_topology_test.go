@@ -60,8 +60,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 			map[string]OmegaMatcher{blockLabel: Equal([]int{4}), rackLabel: Equal([]int{2, 2})}, SpecTimeout(specTimeout)),
 		Entry("in one block where no rack is as large as it prefers", int32(3), "8", preferred(rackLabel),
 			map[string]OmegaMatcher{blockLabel: Equal([]int{3})}, SpecTimeout(specTimeout)),
-		Entry("across blocks where it is unconstrained", int32(6), "8", unconstrained(),
-			map[string]OmegaMatcher{blockLabel: HaveLen(2)}, SpecTimeout(specTimeout)),
+		Entry("across blocks where it is unconstrained", int32(6), "8", unconstrained(), map[string]OmegaMatcher{blockLabel: HaveLen(2)}, SpecTimeout(specTimeout)),
 		Entry("with each slice in a rack of its own", int32(6), "4", map[string]string{
 			kueue.PodSetRequiredTopologyAnnotation: blockLabel, kueue.PodSetSliceRequiredTopologyAnnotation: rackLabel, kueue.PodSetSliceSizeAnnotation: "3"},
 			map[string]OmegaMatcher{blockLabel: Equal([]int{6}), rackLabel: Equal([]int{3, 3})}, SpecTimeout(specTimeout)),
@@ -168,8 +167,7 @@ func (w *site) eventuallyUsable(ctx context.Context) {
 
 // asking annotates the pods of one replicated job.
 func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[string]string) *kit.TrainJobBuilder {
-	return job.PodPatch("example.com/"+replicatedJob, replicatedJob,
-		trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
+	return job.PodPatch("example.com/"+replicatedJob, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
 }
 
 // eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology

@@ -85,8 +85,7 @@ var _ = It("A job that is evicted while Trainer resumes it keeps its quota until
 	})
 
 	w.SetQuota(ctx, w.Name("gpus"), "8")
-	Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).
-		Should(HaveValue(BeFalse()))
+	Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).Should(HaveValue(BeFalse()))
 	w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 	w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
 	Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")

@@ -132,8 +132,7 @@ func (d direction) prove(t *testing.T) {
 		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
 		for i, c := range all {
 			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
-				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s",
-					start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
+				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s", start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
 			}
 			if !c.anyOrder {
 				exact++

@@ -167,10 +167,9 @@ func TestAccessLacks(t *testing.T) {
 		"what is granted where there are queues": {denied: []string{"delete trainjobs "}, namespaces: []string{"jobs", "ml"}},
 		"what is granted in one of two namespaces": {denied: []string{"delete trainjobs ", "delete trainjobs ml"}, namespaces: []string{"jobs", "ml"},
 			want: "delete trainjobs.trainer.kubeflow.org"},
-		"a watch of all namespaces": {denied: []string{"watch trainjobs "}, namespaces: []string{"jobs"}, want: "watch trainjobs.trainer.kubeflow.org"},
-		"a list of all namespaces":  {denied: []string{"list workloads "}, namespaces: []string{"jobs"}, want: "list workloads.kueue.x-k8s.io"},
-		"what an authorizer cannot tell": {denied: []string{"delete trainjobs "}, says: "webhook is down",
-			want: "the API server cannot tell: webhook is down"},
+		"a watch of all namespaces":      {denied: []string{"watch trainjobs "}, namespaces: []string{"jobs"}, want: "watch trainjobs.trainer.kubeflow.org"},
+		"a list of all namespaces":       {denied: []string{"list workloads "}, namespaces: []string{"jobs"}, want: "list workloads.kueue.x-k8s.io"},
+		"what an authorizer cannot tell": {denied: []string{"delete trainjobs "}, says: "webhook is down", want: "the API server cannot tell: webhook is down"},
 	}, func(t *testing.T, tc row) {
 		c := kit.Writes(kit.Fake(kit.Scheme()).Build(), func(w kit.Write) error {
 			review := w.Object.(*authorizationv1.SubjectAccessReview)

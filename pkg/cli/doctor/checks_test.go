@@ -92,9 +92,8 @@ func withManager(content string) func(*Facts) { return func(f *Facts) { f.manage
 
 func TestParts(t *testing.T) {
 	eachFinds(t, map[string]broken{
-		"without Kueue": on(func(f *Facts) { f.CRDs = f.CRDs[1:] }).fails("PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
-		"without Trainer": on(func(f *Facts) { f.CRDs = f.CRDs[:2] }).
-			fails("PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
+		"without Kueue":   on(func(f *Facts) { f.CRDs = f.CRDs[1:] }).fails("PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
+		"without Trainer": on(func(f *Facts) { f.CRDs = f.CRDs[:2] }).fails("PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
 		"Kueue of another release, by its image": on(func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2@sha256:00" }).
 			warns("KueueVersion", "Kueue", kueuePart.install),
 		"Kueue of another release, by the label of charts": on(func(f *Facts) {
@@ -118,8 +117,7 @@ func TestManager(t *testing.T) {
 		}).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
 		"no replica ready": on(func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
 			finds(notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager)),
-		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).
-			finds(notRunning(managerPart.logs(), restartManager)),
+		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).finds(notRunning(managerPart.logs(), restartManager)),
 		"a lease that ran out": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-time.Minute))) }).
 			finds(notRunning(managerPart.logs(), restartManager)),
 		"clocks that differ a little": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-40 * time.Second))) }),
@@ -185,8 +183,7 @@ func TestWebhooks(t *testing.T) {
 		}).fails("WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
 		"kueue-trainer does not answer": on(func(f *Facts) {
 			f.Probed, f.Refusals = nil, map[Kind]error{trainJobProbe: callFailed("m.kueue-trainer")}
-		}).
-			fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
+		}).fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
 		"a failure is ignored": on(func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }).
 			fails("WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
@@ -231,8 +228,7 @@ func TestConfiguration(t *testing.T) {
 	eachFinds(t, map[string]broken{
 		"both integrations are active": on(inTreeActive, withKueue(inTreeListed)).fails("BothIntegrations", "Kueue", fix...),
 		"both are active, and Kueue was not restarted since": on(inTreeActive).
-			finds(found(Error, "BothIntegrations", "Kueue", fix...),
-				found(Error, "KueueNotRestarted", kueueConfig, restartKueue)),
+			finds(found(Error, "BothIntegrations", "Kueue", fix...), found(Error, "KueueNotRestarted", kueueConfig, restartKueue)),
 		// It leaves it to flavors to tolerate GPU nodes.
 		"the in-tree integration alone": on(uninstalled, inTreeActive, withKueue(inTreeListed)).
 			fails("TaintNotTolerated", "ResourceFlavor h100",
@@ -364,8 +360,7 @@ func TestQueues(t *testing.T) {
 		"a LocalQueue that admits what is held": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "queue.held", "gpus")) }).
 			warns("LocalQueueOfHeld", "LocalQueue jobs/queue.held", "kubectl -n jobs delete localqueue queue.held"),
 		"a stopped LocalQueue": on(func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }).
-			warns("LocalQueueStopped", "LocalQueue jobs/queue",
-				`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+			warns("LocalQueueStopped", "LocalQueue jobs/queue", `kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"a flavor is missing": on(inactive(kueue.ClusterQueueActiveReasonFlavorNotFound)).
 			fails("ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
 		"an admission check is missing": on(inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound)).
@@ -431,8 +426,7 @@ func TestLeftovers(t *testing.T) {
 		"a gate of Trainer 2.1, which has no in-tree integration": on(uninstalled, func(f *Facts) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.TrainJobs = []trainjob.TrainJob{gated}
-		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll),
-			found(Error, "GatesLeft", "Namespace jobs", applyAll)),
+		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll), found(Error, "GatesLeft", "Namespace jobs", applyAll)),
 		"gates while kueue-trainer is there": on(func(f *Facts) {
 			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
 		}),
@@ -694,8 +688,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 		f := healthy(t)
 		f.Unread = tc.unread
 		r := newReport(f)
-		expect.That(t, slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }),
-			"The reason is not told: %+v", r.Unseen)
+		expect.That(t, slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }), "The reason is not told: %+v", r.Unseen)
 		err := report(io.Discard, "", r)
 		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
 		expect.That(t, strings.Contains(err.Error(), "run doctor as somebody") == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)

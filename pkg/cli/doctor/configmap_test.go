@@ -75,8 +75,7 @@ func TestPrintConfigMap(t *testing.T) {
 		var got corev1.ConfigMap
 		expect.NoError(t, yaml.Unmarshal([]byte(out.String()), &got))
 		expect.Same(t, "Unexpected configuration", tc.want, got.Data[p.configKey])
-		expect.That(t, !tc.ofKueue || got.ResourceVersion == "7",
-			"The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
+		expect.That(t, !tc.ofKueue || got.ResourceVersion == "7", "The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
 	})
 }
 

@@ -121,8 +121,7 @@ func TestFleet(t *testing.T) {
 			f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
 		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs = older }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
-		"a newer Trainer, with another field": on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).
-			fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a newer Trainer, with another field":  on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).Runtimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
 			fails("WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
 		"a runtime of a namespace that is missing": on(func(f *Facts) {
@@ -222,12 +221,10 @@ func TestWorkersUnseen(t *testing.T) {
 		}, Want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}}},
 		"a token of somebody": {In: func(f *Facts, _ *Worker) {
 			f.Workers[1].Access.User, f.Workers[1].Access.Unclear = "", "it is somebody's"
-		},
-			Want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
+		}, Want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
 		"Secrets that may not be read": {In: func(f *Facts, _ *Worker) {
 			f.Unread[secrets], f.Workers[0].Access, f.Workers[1].Access = notAllowedTo("get", "secrets"), nil, nil
-		},
-			Want: told{Unseen: []string{"secrets: you may not get them"}}},
+		}, Want: told{Unseen: []string{"secrets: you may not get them"}}},
 	}, func(t *testing.T, tc expect.Row[func(f *Facts, west *Worker), told]) {
 		f := with(t, inTheFleet)
 		tc.In(f, &f.Workers[1])

@@ -249,14 +249,12 @@ func finds(t *testing.T, f *Facts, want ...Finding) {
 	report := newReport(f)
 	got := slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Severity == Info })
 	sortFindings(want)
-	expect.Same(t, fmt.Sprintf("Unexpected findings %+v", got), want, got,
-		cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty())
+	expect.Same(t, fmt.Sprintf("Unexpected findings %+v", got), want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty())
 	for _, finding := range report.Findings {
 		expect.That(t, !unfilled.MatchString(fmt.Sprint(finding)), "Finding with a value that was not filled in: %+v", finding)
 	}
 	for _, finding := range got {
-		expect.That(t, finding.Problem != "" && finding.Effect != "" && len(finding.Commands) != 0,
-			"Finding without problem, effect or command: %+v", finding)
+		expect.That(t, finding.Problem != "" && finding.Effect != "" && len(finding.Commands) != 0, "Finding without problem, effect or command: %+v", finding)
 	}
 }
 
@@ -275,8 +273,7 @@ func TestEveryRowIsComplete(t *testing.T) {
 			expect.That(t, c.ID != "" && c.Severity != 0 && (c.When != "" || told[c.ID]), "A row that the docs cannot describe: %+v", c)
 			told[c.ID] = true
 			expect.Same(t, "It is another case of a check: "+c.ID, c.wrong == nil, c.inOrder == "")
-			expect.That(t, (c.wrong == nil) == (c.looksAt == nil),
-				"A row that is neither a check nor another case of one: %s, %s", c.ID, c.When)
+			expect.That(t, (c.wrong == nil) == (c.looksAt == nil), "A row that is neither a check nor another case of one: %s, %s", c.ID, c.When)
 		}
 	}
 }

@@ -99,8 +99,7 @@ func TestTimeLimit(t *testing.T) {
 		e := Explain(newScene(tc.scene...).facts(t))
 		expect.Same(t, "Unexpected time limit", tc.want, e.TimeLimit)
 		text := printed(t, &e)
-		expect.That(t, (tc.says != "" || !strings.Contains(text, "Time limit:")) && strings.Contains(text, tc.says),
-			"Want %q in:\n%s", tc.says, text)
+		expect.That(t, (tc.says != "" || !strings.Contains(text, "Time limit:")) && strings.Contains(text, tc.says), "Want %q in:\n%s", tc.says, text)
 	})
 }
 

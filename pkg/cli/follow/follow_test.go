@@ -133,8 +133,7 @@ func TestEach(t *testing.T) {
 				w.Note()
 				return seen == len(tc.looks), tc.use
 			})
-			expect.That(t, (tc.want != nil || err == nil) && (tc.want == nil || strings.Contains(fmt.Sprint(err), tc.want.Error())),
-				"Error %v, want %v", err, tc.want)
+			expect.That(t, (tc.want != nil || err == nil) && (tc.want == nil || strings.Contains(fmt.Sprint(err), tc.want.Error())), "Error %v, want %v", err, tc.want)
 			expect.Same(t, "Unexpected notes", tc.notes, notes.String())
 			expect.Same(t, "Unexpected time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
 		})

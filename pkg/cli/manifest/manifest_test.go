@@ -43,8 +43,7 @@ func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
 		err := file.Err()
 		expect.That(t, err != nil && strings.HasPrefix(err.Error(), tc.Want), "Unexpected error: %v", err)
 		n := len(file.Documents)
-		expect.That(t, n == 3 && file.Documents[0].Err == nil && file.Documents[2].Err == nil,
-			"%d documents, and not the second of three alone cannot be read", n)
+		expect.That(t, n == 3 && file.Documents[0].Err == nil && file.Documents[2].Err == nil, "%d documents, and not the second of three alone cannot be read", n)
 		_, err = file.Documents[1].TrainJobs()
 		expect.That(t, err != nil, "Objects were read from what cannot be read")
 	})

@@ -193,8 +193,7 @@ func TestNobodyIsAskedForWhatHasNoName(t *testing.T) {
 		return nil
 	})
 	for _, name := range []string{"", "q"} {
-		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false,
-			expect.Must(New(nowhere, live, nil).LeadsToMultiKueue(t.Context(), "ns", name))(t))
+		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false, expect.Must(New(nowhere, live, nil).LeadsToMultiKueue(t.Context(), "ns", name))(t))
 	}
 }
 
@@ -216,7 +215,6 @@ func TestStopped(t *testing.T) {
 		"the ClusterQueue is held":        {In: []client.Object{local(runs), cluster(holds)}, Want: true},
 		"the ClusterQueue is drained too": {In: []client.Object{local(nil), cluster(drains)}, Want: true},
 	}, func(t *testing.T, tc expect.Row[[]client.Object, bool]) {
-		expect.Same(t, "Unexpected Stopped", tc.Want,
-			expect.Must(New(inttest.Fake(tc.In...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
+		expect.Same(t, "Unexpected Stopped", tc.Want, expect.Must(New(inttest.Fake(tc.In...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
 	})
 }

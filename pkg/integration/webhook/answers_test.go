@@ -58,8 +58,7 @@ func TestVerdict(t *testing.T) {
 		"a plain refusal":            {admission.Denied("no"), "refused", "Forbidden"},
 	}, func(t *testing.T, tc row) {
 		outcome, reason := verdict(tc.response)
-		expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason,
-			"verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
+		expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason, "verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
 	})
 }
 

@@ -84,8 +84,7 @@ func (s *scene) wantAnswer(query string, code int, want string) {
 	s.t.Helper()
 	answered, body := s.ask(query)
 	said := expect.Must(io.ReadAll(body))(s.t)
-	expect.That(s.t, answered == code && (want == "" || string(said) == want),
-		"%q is answered with %d %q, want %d %q", query, answered, said, code, want)
+	expect.That(s.t, answered == code && (want == "" || string(said) == want), "%q is answered with %d %q, want %d %q", query, answered, said, code, want)
 }
 
 // watch returns the lines of a watch; the channel closes when it breaks off.

@@ -232,8 +232,7 @@ func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 	}
 	wl := workloads[running]
 	if stopped := c.stopped[wl.UID]; stopped > 0 && c.freed[pod.UID] > stopped {
-		c.report(NoQuotaNoPod, v, "its gate went at resourceVersion %d, after Workload %s was evicted or deactivated at %d",
-			c.freed[pod.UID], wl.Name, stopped)
+		c.report(NoQuotaNoPod, v, "its gate went at resourceVersion %d, after Workload %s was evicted or deactivated at %d", c.freed[pod.UID], wl.Name, stopped)
 	}
 	c.checkExact(v, pod, wl)
 }
