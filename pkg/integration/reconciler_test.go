@@ -226,10 +226,7 @@ func TestUntilEnd(t *testing.T) {
 		"one comes to an error":            {rules: []result{minute, ofError(wrong), done(nil)}, want: result{again: time.Minute, err: wrong}, asked: 2},
 	}, func(t *testing.T, tc row) {
 		asked := 0
-		var rules []rule
-		for _, r := range tc.rules {
-			rules = append(rules, func(context.Context, *job) result { asked++; return r })
-		}
+		rules := expect.Each(tc.rules, func(r result) rule { return func(context.Context, *job) result { asked++; return r } })
 		got := untilEnd(t.Context(), &job{}, rules)
 		expect.That(t, got == tc.want && asked == tc.asked, "it came to %+v by %d rules, want %+v by %d", got, asked, tc.want, tc.asked)
 	})

@@ -240,11 +240,8 @@ func TestCommand(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		path := filepath.Join(t.TempDir(), "runtime.yaml")
 		expect.NoError(t, os.WriteFile(path, []byte(runtime), 0o600))
-		args := []string{"-f", "-"}
-		for _, arg := range tc.args {
-			args = append(args, strings.Replace(arg, "RUNTIME", path, 1))
-		}
-		out, err := run(t, tc.stdin, args...)
+		args := expect.Each(tc.args, func(arg string) string { return strings.Replace(arg, "RUNTIME", path, 1) })
+		out, err := run(t, tc.stdin, append([]string{"-f", "-"}, args...)...)
 		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), cmp.Or(tc.code, codeOf(tc.want)), exit.Code(err))
 		expect.Same(t, "Unexpected output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
 	})
