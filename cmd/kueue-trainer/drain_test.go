@@ -46,30 +46,24 @@ func TestDraining(t *testing.T) {
 
 // While memory is scarce, a request that nobody waits for any more leaves its place in line.
 func TestPatience(t *testing.T) {
-	tests := map[string]struct {
-		url  string
-		want time.Duration
-	}{
-		"the API server says how long it waits":  {url: "/?timeout=10s", want: 10 * time.Second},
-		"nobody says it":                         {url: "/", want: longestPatience},
-		"somebody else than the API server asks": {url: "/?timeout=9000h", want: longestPatience},
-		"it is no time":                          {url: "/?timeout=soon", want: longestPatience},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
-				leave := expect.Must(gate.Pass(t.Context()))(t)
-				defer leave()
-				(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-					t.Error("A request passed that has no place")
-				}))
-				answer, began := httptest.NewRecorder(), time.Now()
-				inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
-				expect.Same(t, "Unexpected time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
-			})
+	expect.Rows(t, map[string]expect.Row[string, time.Duration]{
+		"the API server says how long it waits":  {In: "/?timeout=10s", Want: 10 * time.Second},
+		"nobody says it":                         {In: "/", Want: longestPatience},
+		"somebody else than the API server asks": {In: "/?timeout=9000h", Want: longestPatience},
+		"it is no time":                          {In: "/?timeout=soon", Want: longestPatience},
+	}, func(t *testing.T, tc expect.Row[string, time.Duration]) {
+		synctest.Test(t, func(t *testing.T) {
+			inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
+			leave := expect.Must(gate.Pass(t.Context()))(t)
+			defer leave()
+			(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Error("A request passed that has no place")
+			}))
+			answer, began := httptest.NewRecorder(), time.Now()
+			inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.In, nil))
+			expect.Same(t, "Unexpected time and answer", []any{tc.Want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
 		})
-	}
+	})
 }
 
 // servingUntilDone is a server without a network.

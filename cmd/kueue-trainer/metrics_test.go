@@ -32,25 +32,23 @@ func (m *extraPages) AddMetricsServerExtraHandler(path string, _ http.Handler) e
 }
 
 func TestDebugPages(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		secure, pprof bool
 		want          []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it is asked who comes": {secure: true, want: []string{"/debug/health"}},
 		"profiles": {secure: true, pprof: true, want: []string{
 			"/debug/health", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace",
 		}},
 		"nobody is asked": {},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			cfg := &managerconfig.Configuration{Metrics: managerconfig.Metrics{SecureServing: &tc.secure, Pprof: tc.pprof}}
-			mgr := &extraPages{}
-			expect.NoError(t, addDebugPages(mgr, cfg, &readiness{}))
-			slices.Sort(mgr.paths)
-			expect.Same(t, "Unexpected pages", tc.want, mgr.paths)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		cfg := &managerconfig.Configuration{Metrics: managerconfig.Metrics{SecureServing: &tc.secure, Pprof: tc.pprof}}
+		mgr := &extraPages{}
+		expect.NoError(t, addDebugPages(mgr, cfg, &readiness{}))
+		slices.Sort(mgr.paths)
+		expect.Same(t, "Unexpected pages", tc.want, mgr.paths)
+	})
 }
 
 func TestHealthPage(t *testing.T) {
@@ -58,12 +56,13 @@ func TestHealthPage(t *testing.T) {
 	twice := func(*http.Request) error { return errors.New("two integrations for TrainJobs") }
 	build := "\nversion: " + version.Get().String() + "\n"
 	const waits = " failed: still waiting for the serving certificate or for the caches\n"
-	cases := map[string]struct {
+	type row struct {
 		setUp, leads bool
 		inTreeOff    healthz.Checker
 		wantCode     int
 		want         string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it starts": {
 			inTreeOff: ok, wantCode: http.StatusServiceUnavailable,
 			want: "[-]webhooks-served" + waits + "[-]in-tree-integration-off" + waits + "[-]in-tree-integration-known" + waits + "[-]trainer-generation-known" + waits +
@@ -79,22 +78,19 @@ func TestHealthPage(t *testing.T) {
 			want: "[+]webhooks-served ok\n[-]in-tree-integration-off failed: two integrations for TrainJobs\n[+]in-tree-integration-known ok\n[+]trainer-generation-known ok\n" +
 				build + "leader: false\nTrainer: 2.3\n",
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			ready := &readiness{setUp: make(chan struct{}), webhooks: func() healthz.Checker { return ok }}
-			if tc.setUp {
-				ready.checks = &integration.Checks{InTreeOff: tc.inTreeOff, InTreeKnown: ok, TrainerKnown: ok, Facts: func() []string { return []string{"Trainer: 2.3"} }}
-				close(ready.setUp)
-			}
-			leads := make(chan struct{})
-			if tc.leads {
-				close(leads)
-			}
-			answer := httptest.NewRecorder()
-			ready.page(leads)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/health", http.NoBody))
-			expect.Same(t, "Unexpected status", tc.wantCode, answer.Code)
-			expect.Same(t, "Unexpected page", tc.want, answer.Body.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		ready := &readiness{setUp: make(chan struct{}), webhooks: func() healthz.Checker { return ok }}
+		if tc.setUp {
+			ready.checks = &integration.Checks{InTreeOff: tc.inTreeOff, InTreeKnown: ok, TrainerKnown: ok, Facts: func() []string { return []string{"Trainer: 2.3"} }}
+			close(ready.setUp)
+		}
+		leads := make(chan struct{})
+		if tc.leads {
+			close(leads)
+		}
+		answer := httptest.NewRecorder()
+		ready.page(leads)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/health", http.NoBody))
+		expect.Same(t, "Unexpected status", tc.wantCode, answer.Code)
+		expect.Same(t, "Unexpected page", tc.want, answer.Body.String())
+	})
 }

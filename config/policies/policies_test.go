@@ -4,6 +4,7 @@ package policies
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // The API server cannot evaluate a policy whose parameters' kind it does not serve, and with Fail refuses all that it
@@ -37,19 +40,17 @@ func TestNothingOfOthersIsRefusedWithoutTheKindOfTheParameters(t *testing.T) {
 	}
 }
 
+// decoded are the policies of the files, which are named after them as their bindings are.
 func decoded(t *testing.T) []admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	var all []admissionregistrationv1.ValidatingAdmissionPolicy
 	for _, name := range Names() {
-		content, err := Files.ReadFile(strings.TrimPrefix(name, "kueue-trainer-") + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := expect.Must(Files.ReadFile(strings.TrimPrefix(name, "kueue-trainer-") + ".yaml"))(t)
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
-		// The first document; the binding follows.
-		if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096).Decode(&policy); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+		expect.NoError(t, errors.Join(decoder.Decode(&policy), decoder.Decode(&binding)))
+		expect.Same(t, "Unexpected names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 		all = append(all, policy)
 	}
 	return all

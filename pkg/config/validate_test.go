@@ -59,8 +59,7 @@ func TestValidate(t *testing.T) {
 			Want: []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"}},
 		"a negative timeout": {In: func(c *Configuration) {
 			c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
-		},
-			Want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
+		}, Want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
 	})
 }
 

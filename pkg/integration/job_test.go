@@ -35,22 +35,21 @@ import (
 )
 
 func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
-	type row struct{ spec, want string }
-	expect.Rows(t, map[string]row{
-		"a runtime that is not there":      {spec: `{"runtimeRef":{"name":"none"}}`, want: `no ClusterTrainingRuntime "none"`},
-		"an override that cannot be read":  {spec: `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`, want: "spec.podTemplateOverrides[0].spec"},
-		"a runtime of a kind that is none": {spec: `{"runtimeRef":{"name":"torch","kind":"Pod"}}`, want: "spec.runtimeRef.kind"},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"a runtime that is not there":      {In: `{"runtimeRef":{"name":"none"}}`, Want: `no ClusterTrainingRuntime "none"`},
+		"an override that cannot be read":  {In: `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`, Want: "spec.podTemplateOverrides[0].spec"},
+		"a runtime of a kind that is none": {In: `{"runtimeRef":{"name":"torch","kind":"Pod"}}`, Want: "spec.runtimeRef.kind"},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
 		r, recorder := newReconciler(t)
 		r.deps.Field = patch.Of(trainjob.Trainer21)
 		j := &job{deps: r.deps}
-		expect.NoError(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
+		expect.NoError(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.In)), &j.TrainJob))
 		j.Namespace = "ns"
 		j.Suspend()
 		podSets, err := j.PodSets(t.Context(), r.deps.client)
 		// Trying again before somebody acts is of no use.
 		expect.That(t, jobframework.IsUnretryableError(err), "PodSets returned %v, %v", podSets, err)
-		wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
+		wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.Want)
 	})
 }
 
@@ -94,8 +93,7 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 		expect.That(t, stored.Suspended() && r.deps.Field.HoldsGate(&stored.Spec) == tc.wantGate,
 			"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.deps.Field.HoldsGate(&stored.Spec), tc.wantGate)
 		told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
-		expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
-			"The user is told %q, want: %t", told, tc.wantTold)
+		expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold, "The user is told %q, want: %t", told, tc.wantTold)
 	})
 }
 
@@ -237,25 +235,21 @@ func TestEnsureHeld(t *testing.T) {
 
 // jobframework compares containers and tolerations, and starts a job whose prebuilt Workload has those.
 func TestPrebuiltWorkloadHasWhatTheJobIsChargedFor(t *testing.T) {
-	type row struct {
-		change func(*kueue.PodSet)
-		want   bool
-	}
-	expect.Rows(t, map[string]row{
-		"the same":              {change: func(*kueue.PodSet) {}, want: true},
-		"other pods":            {change: func(ps *kueue.PodSet) { ps.Count++ }},
-		"ranks left out":        {change: func(ps *kueue.PodSet) { ps.TopologyRequest = nil }, want: true},
-		"another topology":      {change: func(ps *kueue.PodSet) { ps.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("block")} }},
-		"another runtime class": {change: func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("slim") }},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[func(*kueue.PodSet), bool]{
+		"the same":              {In: func(*kueue.PodSet) {}, Want: true},
+		"other pods":            {In: func(ps *kueue.PodSet) { ps.Count++ }},
+		"ranks left out":        {In: func(ps *kueue.PodSet) { ps.TopologyRequest = nil }, Want: true},
+		"another topology":      {In: func(ps *kueue.PodSet) { ps.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("block")} }},
+		"another runtime class": {In: func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("slim") }},
+	}, func(t *testing.T, tc expect.Row[func(*kueue.PodSet), bool]) {
 		stored, _ := disagreeing(true, false, false, time.Now())
 		wl := inttest.WorkloadOf(stored)
 		r, _ := newReconciler(t, kit.With(stored, prebuilt))
 		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		tc.change(&wl.Spec.PodSets[0])
+		tc.In(&wl.Spec.PodSets[0])
 		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
 		got := expect.Must(jobOf(t, r, stored).PodSets(t.Context(), nil))(t)
-		expect.Same(t, "jobframework takes the Workload for the job's", tc.want, equality.ComparePodSetSlices(got, wl.Spec.PodSets))
+		expect.Same(t, "jobframework takes the Workload for the job's", tc.Want, equality.ComparePodSetSlices(got, wl.Spec.PodSets))
 	})
 }
 

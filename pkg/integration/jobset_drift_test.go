@@ -232,10 +232,7 @@ func TestAwaitReading(t *testing.T) {
 		deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
 		expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{deps: deps}, stored)))
 		expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, deps.client, js))
-		var got []string
-		for _, event := range eventsSoFar(recorder, "") {
-			got = append(got, strings.Fields(event)[1])
-		}
+		got := expect.Each(eventsSoFar(recorder, ""), func(event string) string { return strings.Fields(event)[1] })
 		expect.Same(t, "Unexpected events", tc.wantEvents, got)
 	})
 }

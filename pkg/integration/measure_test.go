@@ -98,34 +98,30 @@ func TestMeasured(t *testing.T) {
 		stopsTotal   = "kueue_trainer_stops_total "
 	)
 	type steps []func(*measured)
-	type row struct {
-		do   steps
-		want map[string]float64
-	}
-	expect.Rows(t, map[string]row{
-		"a start": {do: steps{resumes}, want: map[string]float64{first: 1, untilStarted: 1}},
-		"its user stops it, and starts it again on the same admission": {do: steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
-		"a start on another admission":                {do: steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes}, want: map[string]float64{first: 1, again: 1, untilStarted: 2}},
-		"a start after an eviction by another leader": {do: steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes}, want: map[string]float64{again: 1, untilStarted: 1}},
-		"pods are ready once for each start": {do: steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2}},
-		"pods were ready before this process led":     {do: steps{ready, ready}, want: map[string]float64{}},
-		"pods get ready that another process started": {do: steps{notReady, ready}, want: map[string]float64{untilReady: 1}},
-		"it waits":          {do: steps{isSuspended, ready}, want: map[string]float64{}},
-		"its user stops it": {do: steps{resumes, isSuspended, isSuspended}, want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
-		"it is preempted": {do: steps{resumes, says(preempted), stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
-		"it was stopped for a preemption, and the manager does not know that it did": {do: steps{resumes, says(preempted), isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
-		"it is stopped that another process started": {do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1}},
-		"another job of its name":                    {do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2}},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[steps, map[string]float64]{
+		"a start": {In: steps{resumes}, Want: map[string]float64{first: 1, untilStarted: 1}},
+		"its user stops it, and starts it again on the same admission": {In: steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
+			Want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"a start on another admission":                {In: steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes}, Want: map[string]float64{first: 1, again: 1, untilStarted: 2}},
+		"a start after an eviction by another leader": {In: steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes}, Want: map[string]float64{again: 1, untilStarted: 1}},
+		"pods are ready once for each start": {In: steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
+			Want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2}},
+		"pods were ready before this process led":     {In: steps{ready, ready}, Want: map[string]float64{}},
+		"pods get ready that another process started": {In: steps{notReady, ready}, Want: map[string]float64{untilReady: 1}},
+		"it waits":          {In: steps{isSuspended, ready}, Want: map[string]float64{}},
+		"its user stops it": {In: steps{resumes, isSuspended, isSuspended}, Want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"it is preempted": {In: steps{resumes, says(preempted), stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
+			Want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
+		"it was stopped for a preemption, and the manager does not know that it did": {In: steps{resumes, says(preempted), isSuspended},
+			Want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
+		"it is stopped that another process started": {In: steps{stops("NotAdmitted")}, Want: map[string]float64{stopsTotal + "NotAdmitted": 1}},
+		"another job of its name":                    {In: steps{resumes, isAnother, isSuspended, resumes}, Want: map[string]float64{first: 2, untilStarted: 2}},
+	}, func(t *testing.T, tc expect.Row[steps, map[string]float64]) {
 		m := newMeasured(t)
-		for _, do := range tc.do {
+		for _, do := range tc.In {
 			do(m)
 		}
-		expect.Same(t, "Unexpected metrics", tc.want, recorded(t, m.registry))
+		expect.Same(t, "Unexpected metrics", tc.Want, recorded(t, m.registry))
 	})
 }
 

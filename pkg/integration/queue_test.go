@@ -186,22 +186,18 @@ func TestReleaseFormer(t *testing.T) {
 // jobframework takes Kueue's finalizer off a finished Workload, if it is asked once more.
 func TestOver(t *testing.T) {
 	finished := kit.Is(kueue.WorkloadFinished, "")
-	type row struct {
-		there []func(*kueue.Workload)
-		want  bool
-	}
-	expect.Rows(t, map[string]row{
+	expect.Rows(t, map[string]expect.Row[[]func(*kueue.Workload), bool]{
 		"it has no Workload":       {},
-		"its Workload goes on":     {there: []func(*kueue.Workload){nil}},
-		"it is finished":           {there: []func(*kueue.Workload){finished}, want: true},
-		"it is finished, and held": {there: []func(*kueue.Workload){kit.All(finished, kit.Held)}},
-		"another one goes on":      {there: []func(*kueue.Workload){finished, func(wl *kueue.Workload) { wl.Name = "another" }}},
-	}, func(t *testing.T, tc row) {
+		"its Workload goes on":     {In: []func(*kueue.Workload){nil}},
+		"it is finished":           {In: []func(*kueue.Workload){finished}, Want: true},
+		"it is finished, and held": {In: []func(*kueue.Workload){kit.All(finished, kit.Held)}},
+		"another one goes on":      {In: []func(*kueue.Workload){finished, func(wl *kueue.Workload) { wl.Name = "another" }}},
+	}, func(t *testing.T, tc expect.Row[[]func(*kueue.Workload), bool]) {
 		r, _ := newReconciler(t)
-		for _, change := range tc.there {
+		for _, change := range tc.In {
 			create(t, r, inttest.WorkloadOf(inttest.Job("a"), change))
 		}
-		expect.Same(t, "All is done", tc.want, over(jobOf(t, r, inttest.Job("a"))))
+		expect.Same(t, "All is done", tc.Want, over(jobOf(t, r, inttest.Job("a"))))
 	})
 }
 

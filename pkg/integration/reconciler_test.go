@@ -54,8 +54,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 		"The TrainJob has patches %v and is looked at again in %s, want the gate and to wait", gated.Spec.RuntimePatches, result.RequeueAfter)
 	reads = 0
 	_, again := reconcileOnce(t, r)
-	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0,
-		"A TrainJob that has the gate is written, or its runtime read %d times", reads)
+	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0, "A TrainJob that has the gate is written, or its runtime read %d times", reads)
 }
 
 // kubectl replace --force deletes a TrainJob and makes it again at once.
@@ -227,10 +226,7 @@ func TestUntilEnd(t *testing.T) {
 		"one comes to an error":            {rules: []result{minute, ofError(wrong), done(nil)}, want: result{again: time.Minute, err: wrong}, asked: 2},
 	}, func(t *testing.T, tc row) {
 		asked := 0
-		var rules []rule
-		for _, r := range tc.rules {
-			rules = append(rules, func(context.Context, *job) result { asked++; return r })
-		}
+		rules := expect.Each(tc.rules, func(r result) rule { return func(context.Context, *job) result { asked++; return r } })
 		got := untilEnd(t.Context(), &job{}, rules)
 		expect.That(t, got == tc.want && asked == tc.asked, "it came to %+v by %d rules, want %+v by %d", got, asked, tc.want, tc.asked)
 	})
@@ -272,25 +268,21 @@ func TestRetryIn(t *testing.T) {
 	missing := func(group, resource string) error {
 		return fmt.Errorf("preparing: %w", apierrors.NewNotFound(schema.GroupResource{Group: group, Resource: resource}, "gone"))
 	}
-	type row struct {
-		err  error
-		want time.Duration
-	}
-	expect.Rows(t, map[string]row{
-		"somebody else was faster": {err: apierrors.NewConflict(jobclient.Resource, "llm", errors.New("changed")), want: retrySoon},
-		"Trainer has not seen the last pod go": {want: retrySlowly, err: fmt.Errorf("stopping: %w", forbidden(
+	expect.Answers(t, retryIn, map[string]expect.Row[error, time.Duration]{
+		"somebody else was faster": {In: apierrors.NewConflict(jobclient.Resource, "llm", errors.New("changed")), Want: retrySoon},
+		"Trainer has not seen the last pod go": {Want: retrySlowly, In: fmt.Errorf("stopping: %w", forbidden(
 			"spec.podTemplateOverrides: Forbidden: PodTemplateOverrides cannot be modified when the JobSet's ReplicatedJob node is still active"))},
-		"pods are left":                     {err: errStillActive, want: retrySlowly},
-		"the Workload is gone":              {err: missing("kueue.x-k8s.io", "workloads"), want: retrySoon},
-		"the namespace is about to go":      {err: inTerminating(), want: retryTerminating},
-		"there is no WorkloadPriorityClass": {err: missing("", "WorkloadPriorityClass"), want: retryClass},
-		"there is no PriorityClass":         {err: missing("", "PriorityClass"), want: retryClass},
-		"there are no Workloads":            {err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true)},
-		"something else is gone":            {err: missing("", "namespaces")},
-		"Trainer refuses for good":          {err: forbidden("must not have envs for the node containers")},
-		"a text that only looks so":         {err: errors.New("it is still active")},
+		"pods are left":                     {In: errStillActive, Want: retrySlowly},
+		"the Workload is gone":              {In: missing("kueue.x-k8s.io", "workloads"), Want: retrySoon},
+		"the namespace is about to go":      {In: inTerminating(), Want: retryTerminating},
+		"there is no WorkloadPriorityClass": {In: missing("", "WorkloadPriorityClass"), Want: retryClass},
+		"there is no PriorityClass":         {In: missing("", "PriorityClass"), Want: retryClass},
+		"there are no Workloads":            {In: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true)},
+		"something else is gone":            {In: missing("", "namespaces")},
+		"Trainer refuses for good":          {In: forbidden("must not have envs for the node containers")},
+		"a text that only looks so":         {In: errors.New("it is still active")},
 		"nothing is wrong":                  {},
-	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected retry", tc.want, retryIn(tc.err)) })
+	})
 }
 
 // inTerminating is the API server's answer where something is created in a namespace that is being deleted.
@@ -313,21 +305,17 @@ func TestQuiet(t *testing.T) {
 func TestStillAdmitted(t *testing.T) {
 	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
 	type live = []client.Object
-	type row struct {
-		live live
-		want bool
-	}
-	expect.Rows(t, map[string]row{
-		"it is":                           {live{inttest.AdmittedOf("a")}, true},
-		"it waits":                        {live{inttest.WorkloadOf(inttest.Job("a"))}, false},
-		"the Workload is being deleted":   {live{inttest.AdmittedOf("a", going)}, false},
-		"the admission is a former job's": {live{inttest.AdmittedOf("b")}, false},
-		"there is no Workload":            {nil, false},
-		"somebody else's has its name":    {live{foreign}, false},
-		"the job has another time limit":  {live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) })}, false},
-	}, func(t *testing.T, tc row) {
-		got, err := stillAdmitted(t.Context(), inttest.Fake(tc.live...).Build(), inttest.Job("a"))
-		expect.That(t, err == nil && got == tc.want, "stillAdmitted() = %t, %v; want %t", got, err, tc.want)
+	expect.Rows(t, map[string]expect.Row[live, bool]{
+		"it is":                           {In: live{inttest.AdmittedOf("a")}, Want: true},
+		"it waits":                        {In: live{inttest.WorkloadOf(inttest.Job("a"))}, Want: false},
+		"the Workload is being deleted":   {In: live{inttest.AdmittedOf("a", going)}, Want: false},
+		"the admission is a former job's": {In: live{inttest.AdmittedOf("b")}, Want: false},
+		"there is no Workload":            {In: nil, Want: false},
+		"somebody else's has its name":    {In: live{foreign}, Want: false},
+		"the job has another time limit":  {In: live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) })}, Want: false},
+	}, func(t *testing.T, tc expect.Row[live, bool]) {
+		got, err := stillAdmitted(t.Context(), inttest.Fake(tc.In...).Build(), inttest.Job("a"))
+		expect.That(t, err == nil && got == tc.Want, "stillAdmitted() = %t, %v; want %t", got, err, tc.Want)
 	})
 }
 

@@ -113,8 +113,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	look(time.Now().Add(-time.Minute))
 	event := <-recorder.Events
 	expect.That(t, strings.Contains(event, "Warning InTreeUnknown") && strings.Contains(event, "refused"), "Unexpected event: %s", event)
-	expect.That(t, queue.Len() == 1 && r.deps.inTree.CheckKnown(nil) != nil,
-		"After the time every TrainJob must be looked at, and the manager not be ready")
+	expect.That(t, queue.Len() == 1 && r.deps.inTree.CheckKnown(nil) != nil, "After the time every TrainJob must be looked at, and the manager not be ready")
 	expect.That(t, writes == 0, "%d writes before it was known who looks after TrainJobs", writes)
 	for _, answer := range []bool{false, true, false} {
 		for queue.Len() > 0 {

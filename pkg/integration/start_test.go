@@ -132,8 +132,7 @@ func TestLacksBeginsWithEachAdmission(t *testing.T) {
 		s.lacks(first, time.Minute)
 		time.Sleep(time.Hour)
 		lacking, wait, complete := s.lacks(first, time.Minute)
-		expect.That(t, lacking == time.Hour && wait == 0 && !complete,
-			"In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
+		expect.That(t, lacking == time.Hour && wait == 0 && !complete, "In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
 		lacking, wait, _ = s.lacks(second, time.Minute)
 		expect.That(t, lacking == 0 && wait == time.Minute, "In the second one: lacking %s, wait %s", lacking, wait)
 		s.lacksNothing(second)

@@ -95,12 +95,11 @@ func TestBook(t *testing.T) {
 	wasLost := seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}
 	wasDeleted := seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus}
 	expect.Rows(t, map[string]story{
-		"it runs on":                             story{}.sees(21, running()).holds(30, seconds{"waiting": 10 * gpus, "running": 10 * gpus}),
-		"only the last version is seen":          story{}.sees(70, succeeded()).holds(100, wasUseful),
-		"it is seen twice":                       story{}.sees(61, succeeded()).sees(62, succeeded()).restarts(399, 400, succeeded()).holds(500, wasUseful),
-		"it is evicted and gives its quota back": story{}.sees(21, running()).sees(56, evicted().release(55)).holds(100, wasLost),
-		"its readiness was reset when it was evicted": story{}.sees(21, running()).sees(52, reset()).sees(56, reset().release(55)).
-			holds(100, wasLost),
+		"it runs on":                                  story{}.sees(21, running()).holds(30, seconds{"waiting": 10 * gpus, "running": 10 * gpus}),
+		"only the last version is seen":               story{}.sees(70, succeeded()).holds(100, wasUseful),
+		"it is seen twice":                            story{}.sees(61, succeeded()).sees(62, succeeded()).restarts(399, 400, succeeded()).holds(500, wasUseful),
+		"it is evicted and gives its quota back":      story{}.sees(21, running()).sees(56, evicted().release(55)).holds(100, wasLost),
+		"its readiness was reset when it was evicted": story{}.sees(21, running()).sees(52, reset()).sees(56, reset().release(55)).holds(100, wasLost),
 		"it gave its quota back and got it again before anybody looked": story{}.sees(51, evicted()).
 			restarts(51, 70, reset().release(55).reserve(60).admit(60).ready(65)).
 			holds(70, seconds{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}),

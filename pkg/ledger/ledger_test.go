@@ -303,8 +303,7 @@ func TestLedgerThatIsNeverReadSaysSo(t *testing.T) {
 			stop := lead(t, l)
 			expect.Pass(3 * saveTimeout)
 			unsaved, tries := l.unsaved()
-			expect.That(t, tries && unsaved > saveTimeout && reads >= 2,
-				"After %d reads it tells for %s, leading: %t, that it cannot be saved", reads, unsaved, tries)
+			expect.That(t, tries && unsaved > saveTimeout && reads >= 2, "After %d reads it tells for %s, leading: %t, that it cannot be saved", reads, unsaved, tries)
 			stop()
 		})
 	})

@@ -105,8 +105,7 @@ func TestBodiesAreNotLogged(t *testing.T) {
 		out.Reset()
 		log.V(level).Info("Response Body")
 		told := out.Len() > 0
-		expect.That(t, log.V(level).Enabled() == want && told == want,
-			"Level %d is enabled: %t, and told: %t; want %t", level, log.V(level).Enabled(), told, want)
+		expect.That(t, log.V(level).Enabled() == want && told == want, "Level %d is enabled: %t, and told: %t; want %t", level, log.V(level).Enabled(), told, want)
 	}
 }
 

@@ -114,8 +114,7 @@ func TestHistograms(t *testing.T) {
 	histogram := expect.Must(registry.Gather())(t)[0].Metric[0].GetHistogram()
 	expect.That(t, len(histogram.Bucket) == len(buckets) && histogram.Schema != nil,
 		"it has %d classic buckets, and schema %v of native ones", len(histogram.Bucket), histogram.Schema)
-	expect.That(t, histogram.GetSampleSum() == 0 && histogram.GetSampleCount() == 1,
-		"a clock that is behind makes a time of %f", histogram.GetSampleSum())
+	expect.That(t, histogram.GetSampleSum() == 0 && histogram.GetSampleCount() == 1, "a clock that is behind makes a time of %f", histogram.GetSampleSum())
 }
 
 // Forecasts are made of these buckets; a Prometheus that takes native histograms may leave them out of others.

@@ -61,9 +61,7 @@ func one(t *testing.T) func([]trainjob.RuntimePatch, error) trainjob.RuntimePatc
 
 // eachField runs a test on both fields.
 func eachField(t *testing.T, test func(t *testing.T, f Field, s side)) {
-	for name, s := range sides {
-		t.Run(name, func(t *testing.T) { test(t, Of(s.served), s) })
-	}
+	expect.Rows(t, sides, func(t *testing.T, s side) { test(t, Of(s.served), s) })
 }
 
 func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
@@ -159,19 +157,16 @@ func TestUnknownTargets(t *testing.T) {
 
 func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
 	f := Of(trainjob.Trainer21)
-	cases := map[string]string{
+	const want = `{"manager":"trainer.kubeflow.org/kubeflow-sdk","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}}]}}}}`
+	expect.Rows(t, map[string]string{
 		"an override for no job":  `{"targetJobs":[],"spec":{"hostname":"a"}},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
 		"a name and finalizers":   `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"x","namespace":"y","finalizers":["z"]}}`,
 		"metadata that is null":   `{"targetJobs":[{"name":"node"}],"metadata":null},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
 		"targets that are none":   `{"targetJobs":null},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
 		"a plain override, alone": `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
-	}
-	const want = `{"manager":"trainer.kubeflow.org/kubeflow-sdk","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}}]}}}}`
-	for name, overrides := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "It is rendered from something else", want, expect.JSON(t, one(t)(f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`)))))
-		})
-	}
+	}, func(t *testing.T, overrides string) {
+		expect.Same(t, "It is rendered from something else", want, expect.JSON(t, one(t)(f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`)))))
+	})
 }
 
 // What renders does not look at owners: an override behind ours wins, as it does in Trainer.

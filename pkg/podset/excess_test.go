@@ -54,8 +54,7 @@ func TestExcess(t *testing.T) {
 		// It may have been admitted by a release that took it.
 		"pods that say they are another JobSet's": {change: func(j *jobBuilder) {
 			j.Template.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "other"}
-		},
-			starts: "replicated job node has label jobset.sigs.k8s.io/jobset-name, which tells whose pods they are"},
+		}, starts: "replicated job node has label jobset.sigs.k8s.io/jobset-name, which tells whose pods they are"},
 		"pods of a selector": {change: func(j *jobBuilder) { j.Template.Spec.ManualSelector = new(true) }, starts: "replicated job node selects its pods by a selector of its own"},
 		"pods of a selector that Kubernetes fills": {change: func(j *jobBuilder) { j.Template.Spec.Selector = &metav1.LabelSelector{} },
 			starts: "replicated job node selects its pods by a selector of its own"},

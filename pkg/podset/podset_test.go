@@ -77,10 +77,8 @@ func TestFromJobSetTopology(t *testing.T) {
 	}
 	expect.Rows(t, map[string]row{
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
-		"required": {key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") })},
-		"preferred": {key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = new("rack") })},
+		"required":  {key: kueue.PodSetRequiredTopologyAnnotation, value: "block", want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") })},
+		"preferred": {key: kueue.PodSetPreferredTopologyAnnotation, value: "rack", want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = new("rack") })},
 		"unconstrained": {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
 			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = new(true) })},
 		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},

@@ -112,12 +112,6 @@ type counts struct {
 	Parallelism, Completion *int32
 }
 
-func countsOf(js *jobsetapi.JobSet) []counts {
-	return expect.Each(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) counts {
-		return counts{rj.Name, rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions}
-	})
-}
-
 func each(name string, replicas, pods int32) counts {
 	return counts{name, replicas, ptr.To(pods), ptr.To(pods)}
 }
@@ -150,7 +144,10 @@ func TestRenderCounts(t *testing.T) {
 		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
 		"MPI as the runtime says":                                     {runtime: mpiRuntime, want: mpi(1, 1)},
 	}, func(t *testing.T, tc row) {
-		expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
+		js := render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)
+		expect.Same(t, "Unexpected counts", tc.want, expect.Each(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) counts {
+			return counts{rj.Name, rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions}
+		}))
 	})
 }
 
@@ -160,8 +157,7 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 	job.Spec.RuntimePatches = []RuntimePatch{podSpecPatch(t, "z.io/x", "node", "{nodeSelector: {z: z}}")}
 	first := podSpecPatch(t, "a.io/x", "node",
 		`{nodeSelector: {a: a, both: a}, tolerations: [{key: a}], schedulingGates: [{name: a.io/gate}], serviceAccountName: sa}`)
-	second := podSpecPatch(t, "b.io/x", "node",
-		`{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
+	second := podSpecPatch(t, "b.io/x", "node", `{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
 
 	both := func(winner string) corev1.PodSpec {
 		return corev1.PodSpec{

@@ -101,7 +101,10 @@ func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []act
 	t.Helper()
 	log := gbytes.NewBuffer() // Of several goroutines.
 	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, log)
-	defer w.close(ctx)
+	// Nobody waits for what is taken away.
+	defer w.Unmake(ctx)
+	defer w.ledger.Close()
+	defer w.stop()
 	made := time.Now()
 	expect.NoError(t, within(ctx, 5*holding, w.starts("bystander")))
 	w.unhindered = time.Since(made)

@@ -18,28 +18,23 @@ import (
 // Whatever the patch, the object is the same afterwards.
 func TestChange(t *testing.T) {
 	const before = `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`
-	for name, tc := range map[string]struct {
-		change change
-		want   string
-	}{
-		"a field":       {change{path: []string{"spec", "map", "b"}, value: "3"}, `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"3"}}}`},
-		"a new one":     {change{path: []string{"metadata", "annotations", "x/y"}, value: "1"}, `{"metadata":{"annotations":{"x/y":"1"},"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`},
-		"one less":      {change{path: []string{"spec", "map"}, removed: true}, `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}]}}`},
-		"a list":        {change{path: []string{"spec", "list"}, value: []any{}}, `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[],"map":{"b":"2"}}}`},
-		"a tilde in it": {change{path: []string{"metadata", "labels", "a~b"}, value: "1"}, `{"metadata":{"labels":{"a":"1","a~b":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			obj := expect.FromJSON[map[string]any](t, before)
-			merge, back, operations, err := tc.change.patches(obj)
-			expect.NoError(t, err)
-			ops := expect.Must(jsonpatch.DecodePatch([]byte(operations)))(t)
-			expect.Same(t, "JSON patch", tc.want, normal(t, expect.Must(ops.Apply([]byte(before)))(t)))
-			expect.Same(t, "merge patch", tc.want, normal(t, expect.Must(jsonpatch.MergePatch([]byte(before), []byte(merge)))(t)))
-			expect.Same(t, "and back", before, normal(t, expect.Must(jsonpatch.MergePatch([]byte(tc.want), []byte(back)))(t)))
-			tc.change.applyTo(obj)
-			expect.Same(t, "the object", tc.want, encode(obj))
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[change, string]{
+		"a field":       {In: change{path: []string{"spec", "map", "b"}, value: "3"}, Want: `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"3"}}}`},
+		"a new one":     {In: change{path: []string{"metadata", "annotations", "x/y"}, value: "1"}, Want: `{"metadata":{"annotations":{"x/y":"1"},"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`},
+		"one less":      {In: change{path: []string{"spec", "map"}, removed: true}, Want: `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}]}}`},
+		"a list":        {In: change{path: []string{"spec", "list"}, value: []any{}}, Want: `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[],"map":{"b":"2"}}}`},
+		"a tilde in it": {In: change{path: []string{"metadata", "labels", "a~b"}, value: "1"}, Want: `{"metadata":{"labels":{"a":"1","a~b":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`},
+	}, func(t *testing.T, tc expect.Row[change, string]) {
+		obj := expect.FromJSON[map[string]any](t, before)
+		merge, back, operations, err := tc.In.patches(obj)
+		expect.NoError(t, err)
+		ops := expect.Must(jsonpatch.DecodePatch([]byte(operations)))(t)
+		expect.Same(t, "JSON patch", tc.Want, normal(t, expect.Must(ops.Apply([]byte(before)))(t)))
+		expect.Same(t, "merge patch", tc.Want, normal(t, expect.Must(jsonpatch.MergePatch([]byte(before), []byte(merge)))(t)))
+		expect.Same(t, "and back", before, normal(t, expect.Must(jsonpatch.MergePatch([]byte(tc.Want), []byte(back)))(t)))
+		tc.In.applyTo(obj)
+		expect.Same(t, "the object", tc.Want, encode(obj))
+	})
 }
 
 func normal(t *testing.T, data []byte) string {

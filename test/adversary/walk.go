@@ -136,13 +136,6 @@ func (w *walk) seen() []*unstructured.Unstructured {
 	})
 }
 
-// close takes everything away, and does not wait for it.
-func (w *walk) close(ctx context.Context) {
-	w.stop()
-	w.ledger.Close()
-	w.Unmake(ctx)
-}
-
 // resource is something that a tenant may write in his namespace.
 type resource struct {
 	schema.GroupVersionResource

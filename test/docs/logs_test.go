@@ -22,11 +22,6 @@ import (
 // logging are the packages whose lines are the manager's log, without those of the plugin.
 var logging = []string{"pkg", "cmd/kueue-trainer"}
 
-// isElsewhere reports whether a directory has code that does not run in the manager.
-func isElsewhere(path string) bool {
-	return strings.HasSuffix(path, "pkg/cli") || strings.HasSuffix(path, "internal")
-}
-
 // call is one that writes a line, or names a key of lines.
 type call struct {
 	at string
@@ -76,20 +71,14 @@ func TestLogLines(t *testing.T) {
 
 // What people are told to look for in the log and in the metrics is there.
 func TestTroubleshootingQuotesTheLog(t *testing.T) {
-	var said []string
-	for _, c := range callsIn(t) {
-		said = append(said, c.message)
-	}
+	said := expect.Each(callsIn(t), func(c call) string { return c.message })
 	page := file(t, "docs/troubleshooting.md")
 	quoted := regexp.MustCompile(`"msg":"([^"]+)"`).FindAllStringSubmatch(page, -1)
 	expect.That(t, len(quoted) >= 20, "Only %d lines are quoted", len(quoted))
 	for _, q := range quoted {
 		expect.That(t, slices.Contains(said, q[1]), "docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
 	}
-	var measured []string
-	for _, metric := range metrics.All {
-		measured = append(measured, metric.Name)
-	}
+	measured := expect.Each(metrics.All, func(m metrics.Metric) string { return m.Name })
 	for _, named := range regexp.MustCompile(`\bkueue_trainer_\w+`).FindAllString(page, -1) {
 		expect.That(t, slices.Contains(measured, named), "docs/troubleshooting.md names %s, which is no metric of the manager", named)
 	}
@@ -153,7 +142,8 @@ func callsIn(t *testing.T) []call {
 			switch {
 			case err != nil:
 				return err
-			case entry.IsDir() && isElsewhere(path):
+			case entry.IsDir() && (strings.HasSuffix(path, "pkg/cli") || strings.HasSuffix(path, "internal")):
+				// That does not run in the manager.
 				return filepath.SkipDir
 			case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 				return nil

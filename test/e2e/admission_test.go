@@ -52,8 +52,7 @@ var _ = Describe("Bad input", func() {
 				"kueue.x-k8s.io/podset-slice-size":              "16",
 			}}})
 		}, "replicatedJobs[node]", "podset-slice-size"),
-		Entry("for a queue whose name is none", func(j *kit.TrainJobBuilder) { j.Queue("My_Queue") },
-			"metadata.labels[kueue.x-k8s.io/queue-name]"),
+		Entry("for a queue whose name is none", func(j *kit.TrainJobBuilder) { j.Queue("My_Queue") }, "metadata.labels[kueue.x-k8s.io/queue-name]"),
 		Entry("for an elastic job", func(j *kit.TrainJobBuilder) {
 			j.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}
 		}, "metadata.annotations[kueue.x-k8s.io/elastic-job]", "not supported"),

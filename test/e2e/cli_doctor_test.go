@@ -30,7 +30,7 @@ type finding struct {
 
 // These specs break the installation, which only a local control plane lets them do: in ways that doctor
 // knows, of each kind some. The tables of its own tests have all of them.
-var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
+var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial, func() {
 	const (
 		ourWebhook = "kueue-trainer-mutating-webhook-configuration"
 		ofKueue    = "ConfigMap kueue-system/kueue-manager-config"
@@ -46,8 +46,6 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	)
 
 	BeforeEach(func(ctx context.Context) {
-		externalOnly("the specs of this group break the installation")
-		localOnly("the specs of this group break the installation")
 		w = newPools(ctx, "16", "16")
 		w.eventuallyInOrder(ctx)
 	})

@@ -115,8 +115,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 			And(HaveField("Field", "nodeSelector["+kit.ProductLabel+"]"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Value", BeEquivalentTo(`"`+kit.H100+`"`))),
 			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch)))),
 		))
-		Expect(said(ctx, Default, "explain", "urgent", "-n", w.Namespace)).
-			To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
+		Expect(said(ctx, Default, "explain", "urgent", "-n", w.Namespace)).To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("tells who cannot make what", func(ctx context.Context, limited string, phase explain.Phase, reason string) {
@@ -135,7 +134,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 	)
 
 	It("tells that a new job waits for its JobSet, without which it queues soon", Label("control"), func(ctx context.Context) {
-		localOnly("the API server has to reach a webhook of this process")
 		w := newPools(ctx, "8", "0")
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())

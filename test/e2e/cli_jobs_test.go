@@ -90,8 +90,7 @@ var _ = Describe("kubectl trainjob logs", func() {
 			Expect(complaint(ctx, 1, append([]string{"logs", "-n", w.Namespace}, strings.Fields(args)...)...)).To(ContainSubstring(text))
 		}
 		w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-trainjob-viewer-role", "bob"))
-		Expect(complaint(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", "bob")).
-			To(ContainSubstring("ask an admin for the permission to list pods"))
+		Expect(complaint(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", "bob")).To(ContainSubstring("ask an admin for the permission to list pods"))
 	}, SpecTimeout(specTimeout))
 
 	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {

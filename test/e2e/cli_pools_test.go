@@ -74,7 +74,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 
 		runtimes := maps.Clone(shipped)
 		runtimes[w.MakeRuntime(ctx, "torchtune-llama3.2-1b", func(spec *trainer.TrainingRuntimeSpec) {
-			kit.RuntimePod(spec).Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *quantity("1")}
+			kit.RuntimePod(spec).Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 		})] = 1
 		for _, runtime := range slices.Sorted(maps.Keys(runtimes)) {
 			if err := w.Get(ctx, client.ObjectKey{Name: runtime}, &trainer.ClusterTrainingRuntime{}); apierrors.IsNotFound(err) && shipped[runtime] > 0 {

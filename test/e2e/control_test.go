@@ -23,8 +23,6 @@ import (
 
 // These specs stop processes, which only a local control plane lets them do.
 var _ = Describe("Without the manager", Label("control"), Serial, func() {
-	BeforeEach(func() { localOnly("the specs of this group stop components") })
-
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 		w.MakeGated(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration), 1)
@@ -61,8 +59,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Eventually(ctx, made.Load).Should(BeNumerically(">", 0), "Trainer makes the JobSet by what it saw before")
 		// The API server gives the webhook up after 30 s, and Trainer then forgets that the job has failed.
 		start(ctx)
-		Eventually(ctx, func() any { return w.TrainJob(ctx, "first").Spec.Suspend }).WithPolling(20 * time.Millisecond).
-			Should(HaveValue(BeTrue()))
+		Eventually(ctx, func() any { return w.TrainJob(ctx, "first").Spec.Suspend }).WithPolling(20 * time.Millisecond).Should(HaveValue(BeTrue()))
 		letThrough()
 
 		// What it asks for meanwhile is compared with its quota by the spec's ledger.
@@ -116,7 +113,6 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 })
 
 var _ = It("On a local control plane a preemption writes no error into the manager's log", Label("control"), Serial, core, Label("invariant", "quiet"), func(ctx context.Context) {
-	localOnly("the specs of this group read logs and change Kueue's configuration")
 	w := newPools(ctx, "8", "8")
 	w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 	before := w.errorLines()

@@ -52,7 +52,6 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		localOnly("the specs of this group change Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"ConcurrentAdmission": true, "VisibilityOnDemand": false}}, "kueue")
 	})
 

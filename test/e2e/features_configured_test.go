@@ -27,13 +27,11 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		localOnly("the specs of this group change Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{
 			"fairSharing":             map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 			"admissionFairSharing":    map[string]any{"usageHalfLifeTime": "10m", "usageSamplingInterval": "1s"},
 			"objectRetentionPolicies": map[string]any{"workloads": map[string]any{"afterFinished": "1s", "afterDeactivatedByKueue": "1s"}},
-			"featureGates": map[string]any{"CustomMetricLabels": true, "WorkloadPriorityClassDefaulting": true,
-				"PriorityBoost": true},
+			"featureGates":            map[string]any{"CustomMetricLabels": true, "WorkloadPriorityClassDefaulting": true, "PriorityBoost": true},
 			"resources": map[string]any{
 				"transformations":     []any{map[string]any{"input": "cpu", "strategy": "Replace", "outputs": map[string]any{credits: "2"}}},
 				"deviceClassMappings": []any{map[string]any{"name": devices, "deviceClassNames": []any{deviceClass}}},
@@ -60,8 +58,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	It("goes before earlier ones of a LocalQueue that has used more", func(ctx context.Context) {
 		gpus := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		gpus.Spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}
-		w.Make(ctx, w.Flavor("h100", onH100), gpus,
-			kit.LocalQueue(w.Namespace, "heavy", gpus.Name), kit.LocalQueue(w.Namespace, "light", gpus.Name))
+		w.Make(ctx, w.Flavor("h100", onH100), gpus, kit.LocalQueue(w.Namespace, "heavy", gpus.Name), kit.LocalQueue(w.Namespace, "light", gpus.Name))
 		w.runsOn(ctx, "uses", "heavy")
 		used := func(amount resource.Quantity) bool { return amount.Sign() > 0 }
 		w.EventuallyIs(ctx, &kueue.LocalQueue{}, "heavy",
@@ -134,7 +131,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
 		w.countedQueue(ctx, credits, "12")
 		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
-		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), *quantity("8")))
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), resource.MustParse("8")))
 		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
 		w.eventuallyKueueSays(ctx, "second", credits)
 		w.ConsistentlyUnbound(ctx, "second")
@@ -151,7 +148,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		for _, pod := range w.EventuallyRuns(ctx, "first", 2, onH100) {
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
-		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), *quantity("2")))
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), resource.MustParse("2")))
 		claims := world.All(ctx, Default, w, &resourceapi.ResourceClaimList{}, client.InNamespace(w.Namespace))
 		Expect(claims.Items).To(And(HaveLen(2), HaveEach(HaveField("Status.Allocation", Not(BeNil())))))
 		w.queues(ctx, claiming("second"))

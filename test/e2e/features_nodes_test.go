@@ -79,7 +79,6 @@ var _ = Describe("When a node of a running TrainJob", func() {
 
 // Failure recovery is alpha: it takes a feature gate, and a restart of Kueue.
 var _ = It("With failure recovery a TrainJob comes back from a node that is lost, when Kueue has ended its pod there", Label("control", "long"), Serial, func(ctx context.Context) {
-	localOnly("the spec changes Kueue's configuration")
 	restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"FailureRecoveryPolicy": true}}, "kueue")
 	w := newWorld(ctx)
 	w.fabric(ctx)

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,7 +56,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 			template := get(ctx, w, &corev1.PodTemplate{}, ps.PodTemplateRef.Name).Template.Spec
 			Expect(template.Tolerations).To(ContainElement(gpuToleration))
 			Expect(template.NodeSelector).To(Equal(map[string]string{fabricLabel: w.Suffix}))
-			Expect(template.Containers[0].Resources.Requests).To(HaveKeyWithValue(kit.GPU, *quantity("8")))
+			Expect(template.Containers[0].Resources.Requests).To(HaveKeyWithValue(kit.GPU, resource.MustParse("8")))
 		}
 		Expect(pods).To(BeEquivalentTo(3))
 		w.EventuallyAtTheGate(ctx, "mpi")

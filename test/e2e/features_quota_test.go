@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -21,19 +22,19 @@ var _ = Describe("TrainJobs in a cohort", func() {
 	It("borrow up to the borrowing limit of their queue", func(ctx context.Context) {
 		w := newWorld(ctx)
 		borrower := w.member("team", "borrower", "0")
-		gpuQuota(borrower).BorrowingLimit = quantity("8")
+		gpuQuota(borrower).BorrowingLimit = new(resource.MustParse("8"))
 		w.share(ctx, w.member("team", "lender", "16"), borrower)
 		w.runsOn(ctx, "borrows", "borrower")
 		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))
 
-		w.EditQueue(ctx, borrower.Name, func(cq *kueue.ClusterQueue) { gpuQuota(cq).BorrowingLimit = quantity("16") })
+		w.EditQueue(ctx, borrower.Name, func(cq *kueue.ClusterQueue) { gpuQuota(cq).BorrowingLimit = new(resource.MustParse("16")) })
 		w.EventuallyRuns(ctx, "exceeds", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("leave to a queue what it does not lend", func(ctx context.Context) {
 		w := newWorld(ctx)
 		lender := w.member("team", "lender", "16")
-		gpuQuota(lender).LendingLimit = quantity("8")
+		gpuQuota(lender).LendingLimit = new(resource.MustParse("8"))
 		w.share(ctx, lender, w.member("team", "borrower", "0"))
 		w.runsOn(ctx, "borrows", "borrower")
 		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))

@@ -21,6 +21,7 @@ import (
 	utiltas "sigs.k8s.io/kueue/pkg/util/tas"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -59,8 +60,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 			map[string]OmegaMatcher{blockLabel: Equal([]int{4}), rackLabel: Equal([]int{2, 2})}, SpecTimeout(specTimeout)),
 		Entry("in one block where no rack is as large as it prefers", int32(3), "8", preferred(rackLabel),
 			map[string]OmegaMatcher{blockLabel: Equal([]int{3})}, SpecTimeout(specTimeout)),
-		Entry("across blocks where it is unconstrained", int32(6), "8", unconstrained(),
-			map[string]OmegaMatcher{blockLabel: HaveLen(2)}, SpecTimeout(specTimeout)),
+		Entry("across blocks where it is unconstrained", int32(6), "8", unconstrained(), map[string]OmegaMatcher{blockLabel: HaveLen(2)}, SpecTimeout(specTimeout)),
 		Entry("with each slice in a rack of its own", int32(6), "4", map[string]string{
 			kueue.PodSetRequiredTopologyAnnotation: blockLabel, kueue.PodSetSliceRequiredTopologyAnnotation: rackLabel, kueue.PodSetSliceSizeAnnotation: "3"},
 			map[string]OmegaMatcher{blockLabel: Equal([]int{6}), rackLabel: Equal([]int{3, 3})}, SpecTimeout(specTimeout)),
@@ -167,8 +167,7 @@ func (w *site) eventuallyUsable(ctx context.Context) {
 
 // asking annotates the pods of one replicated job.
 func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[string]string) *kit.TrainJobBuilder {
-	return job.PodPatch("example.com/"+replicatedJob, replicatedJob,
-		trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
+	return job.PodPatch("example.com/"+replicatedJob, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
 }
 
 // eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology
@@ -231,20 +230,12 @@ func running(pods []corev1.Pod) []string {
 }
 
 func (w *site) nodes(ctx context.Context, names []string) []*corev1.Node {
-	var nodes []*corev1.Node
-	for _, name := range names {
-		nodes = append(nodes, w.Node(ctx, name))
-	}
-	return nodes
+	return expect.Each(names, func(name string) *corev1.Node { return w.Node(ctx, name) })
 }
 
 // valuesOf returns the value that each node has of a label.
 func valuesOf(nodes []*corev1.Node, label string) []string {
-	var values []string
-	for _, node := range nodes {
-		values = append(values, node.Labels[label])
-	}
-	return values
+	return expect.Each(nodes, func(node *corev1.Node) string { return node.Labels[label] })
 }
 
 // distinct returns each value once.

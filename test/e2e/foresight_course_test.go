@@ -104,12 +104,6 @@ func (w *site) simulate(ctx context.Context, was course, acts []act) course {
 	return simulated
 }
 
-// atLeast is how long its pods run: a start that was seen late makes a run too short.
-func (p *passage) atLeast() time.Duration {
-	wanted := must(time.ParseDuration(p.workload.Spec.PodSets[0].Template.Annotations[runFor]))
-	return wanted
-}
-
 // stopping is how long evicted jobs took to stop, in the mean.
 func (c course) stopping() time.Duration {
 	var sum time.Duration
@@ -136,7 +130,8 @@ func (c course) jobs(a act) []forecast.Job {
 
 // from is the job as it was when an act began; then is nil where it had not come.
 func (p *passage) from(then *passage, begin time.Time) forecast.Job {
-	whole := max(p.ended.Sub(p.last), p.atLeast())
+	// A start that was seen late makes a run too short.
+	whole := max(p.ended.Sub(p.last), must(time.ParseDuration(p.workload.Spec.PodSets[0].Template.Annotations[runFor])))
 	job := forecast.Job{Workload: p.workload.DeepCopy(), Runs: whole, Again: whole}
 	job.Workload.Status = kueue.WorkloadStatus{}
 	switch {

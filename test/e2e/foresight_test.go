@@ -45,7 +45,6 @@ var _ = Describe("What Kueue does is what its simulation does", Ordered, Continu
 // Kueue shares fairly in a whole cluster or nowhere.
 var _ = Describe("What Kueue does is what its simulation does under fair sharing", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) {
-		localOnly("the specs of this group change Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{
 			"fairSharing": map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 		}, slices.Compact([]string{"kueue", cluster.Manager()})...)
@@ -82,7 +81,11 @@ func compareWithSimulation(ctx context.Context, seed uint64) *agreement {
 		if s.stopped != nil && i == *foresightJobs/2 {
 			acts = append(acts, w.stop(ctx, seen, s))
 		}
-		w.makeOfOneSecond(ctx, w.drawJob(random, i, s))
+		// Each in a second of its own: those that came or got quota in one have no order.
+		job := w.drawJob(random, i, s)
+		w.Make(ctx, job.Obj())
+		made := w.EventuallyWorkload(ctx, job.Name).CreationTimestamp.Time
+		Eventually(ctx, func() bool { return time.Now().After(made.Add(2 * time.Second)) }).Should(BeTrue())
 	}
 	w.eventuallyAllFinished(ctx, func(wl *kueue.Workload) bool { return !s.stops(wl) })
 	if s.stopped != nil {
@@ -186,13 +189,6 @@ func (w *site) drawJob(random *rand.Rand, n int, s *scenery) *kit.TrainJobBuilde
 		return asking(job, "node", asks)
 	}
 	return job
-}
-
-// makeOfOneSecond makes a job in a second of its own: those that came or got quota in one have no order.
-func (w *site) makeOfOneSecond(ctx context.Context, job *kit.TrainJobBuilder) {
-	w.Make(ctx, job.Obj())
-	made := w.EventuallyWorkload(ctx, job.Name).CreationTimestamp.Time
-	Eventually(ctx, func() bool { return time.Now().After(made.Add(2 * time.Second)) }).Should(BeTrue())
 }
 
 // act begins when somebody has changed something; what was there then is what its simulation begins with.

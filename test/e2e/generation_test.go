@@ -25,8 +25,6 @@ var upgradeTo = flag.String("upgrade.to", "", "generation of Trainer that one sp
 var fieldOf = map[string]string{world.Trainer21: "podTemplateOverrides", world.Trainer22: "runtimePatches", world.Trainer23: "runtimePatches"}
 
 var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
-	BeforeEach(func() { localOnly("the specs of this group change the CRD of TrainJob") })
-
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w, pods := newRunning(ctx, "runs")
 		wl := w.Workload(ctx, "runs")

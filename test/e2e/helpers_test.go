@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +25,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -35,18 +36,7 @@ import (
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 3 * time.Minute
 
-// externalOnly skips specs of what comes with kueue-trainer, and says why.
-func externalOnly(why string) {
-	if cluster.Integration != world.External {
-		Skip(why)
-	}
-}
-
-// must returns a value, and fails the spec where there is an error.
-func must[T any](value T, err error) T {
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}
+func must[T any](value T, err error) T { return specs.Must(value, err) }
 
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
@@ -58,11 +48,6 @@ func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
 func jsonOf(value any) (string, error) {
 	data, err := json.Marshal(value)
 	return string(data), err
-}
-
-func quantity(amount string) *resource.Quantity {
-	q := resource.MustParse(amount)
-	return &q
 }
 
 // site is what one spec works in: a world whose pods are compared with what their jobs are charged for.
@@ -140,10 +125,9 @@ var (
 
 // record keeps every version of the spec's objects of some resources from now on.
 func (w *site) record(ctx context.Context, resources ...schema.GroupVersionResource) *record.Recorder {
-	var kinds []record.Kind
-	for _, resource := range resources {
-		kinds = append(kinds, record.Kind{GroupVersionResource: resource, Namespace: w.Namespace})
-	}
+	kinds := expect.Each(resources, func(of schema.GroupVersionResource) record.Kind {
+		return record.Kind{GroupVersionResource: of, Namespace: w.Namespace}
+	})
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
 	return must(record.Start(watching, must(dynamic.NewForConfig(cluster.Config)), kinds, nil))
@@ -156,11 +140,8 @@ func eventuallyWhole(ctx context.Context, recorder *record.Recorder) {
 }
 
 // versionsOf are what was recorded of one kind, in its type.
-func versionsOf[T any](recorder *record.Recorder) (all []*T) {
-	for _, v := range recorder.Versions() {
-		all = append(all, read[T](v.Object))
-	}
-	return all
+func versionsOf[T any](recorder *record.Recorder) []*T {
+	return expect.Each(recorder.Versions(), func(v record.Version) *T { return read[T](v.Object) })
 }
 
 // read reads a stored object in its type.

@@ -36,12 +36,7 @@ const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/repli
 
 // Policies of an admin, for what this manager writes: they stand for webhooks and
 // controllers of others that know nothing of our entry.
-var _ = Describe("Where somebody's admission undoes what the manager writes", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		externalOnly("the specs of this group read the audit log")
-		localOnly("the specs of this group read the audit log")
-	})
-
+var _ = Describe("Where somebody's admission undoes what the manager writes", Label("control", "external"), Serial, func() {
 	DescribeTable("the write is repeated less and less often, and the user is told", since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
 		func(ctx context.Context, expression, note string) {
 			w, _ := newRunning(ctx, "runs")
@@ -82,7 +77,6 @@ func (w *site) interfere(ctx context.Context, expression string) {
 }
 
 var _ = It("A job that is evicted while Trainer resumes it keeps its quota until that has come to nothing", Label("control"), Serial, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-	localOnly("the API server has to reach a webhook of this process")
 	w := newPools(ctx, "0", "0")
 	w.MakeGated(ctx, w.Job("late").GPUs("8"), 0)
 	w.EventuallyPending(ctx, "late")
@@ -91,8 +85,7 @@ var _ = It("A job that is evicted while Trainer resumes it keeps its quota until
 	})
 
 	w.SetQuota(ctx, w.Name("gpus"), "8")
-	Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).
-		Should(HaveValue(BeFalse()))
+	Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).Should(HaveValue(BeFalse()))
 	w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 	w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
 	Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")

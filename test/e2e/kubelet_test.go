@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -168,7 +169,7 @@ func (w *site) kubeletPool(ctx context.Context) {
 func covers(queue *kueue.ClusterQueue, name corev1.ResourceName, amount string) {
 	group := &queue.Spec.ResourceGroups[0]
 	group.CoveredResources = append(group.CoveredResources, name)
-	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: name, NominalQuota: *quantity(amount)})
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: name, NominalQuota: resource.MustParse(amount)})
 }
 
 // payload makes a TrainJob whose pods run the program of test/payload.

@@ -18,9 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-var _ = Describe("The manager's metrics", Label("metrics"), func() {
-	BeforeEach(func() { localOnly("the specs of this group read what the manager serves on this machine") })
-
+var _ = Describe("The manager's metrics", Label("metrics", "local"), func() {
 	It("tell how a TrainJob starts, is preempted, starts again and ends", core, func(ctx context.Context) {
 		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))

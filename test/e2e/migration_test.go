@@ -21,7 +21,6 @@ import (
 // These specs change Kueue's configuration, which only a local control plane lets them do.
 var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), Serial, func() {
 	BeforeEach(func(ctx context.Context) {
-		localOnly("the specs of this group change Kueue's configuration")
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 
@@ -174,10 +173,8 @@ func (w *site) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 
 // These specs stop processes and read the audit log, which only a local control plane
 // lets them do.
-var _ = Describe("Before it is known whether the in-tree integration is active", Label("control"), Serial, func() {
+var _ = Describe("Before it is known whether the in-tree integration is active", Label("control", "external"), Serial, func() {
 	BeforeEach(func() {
-		externalOnly("the specs of this group stop components and read the audit log")
-		localOnly("the specs of this group stop components and read the audit log")
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 

@@ -20,12 +20,10 @@ import (
 // optedIn is the label of namespaces that Kueue manages in these specs.
 const optedIn = "example.com/opted-in"
 
-var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, since(world.Trainer22), Ordered, ContinueOnFailure, func() {
+var _ = Describe("Where namespaces opt in", Label("control", "external"), core, Serial, since(world.Trainer22), Ordered, ContinueOnFailure, func() {
 	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		externalOnly("the specs of this group change Kueue's configuration")
-		localOnly("the specs of this group change Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{optedIn: "true"}}}, "kueue")
 	})
 

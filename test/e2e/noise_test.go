@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -30,10 +31,8 @@ const (
 // The table of docs/install.md: which set-up of Kueue is quiet while TrainJobs run, and which is
 // safe, where Kueue gives a queue to all that name none. These specs change Kueue's
 // configuration and read its log, which only a local control plane lets them do.
-var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control", "external"), Serial, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
-		externalOnly("the specs of this group change Kueue's configuration")
-		localOnly("the specs of this group change Kueue's configuration")
 		// Each spec puts the configuration back; the last one's is what Kueue runs with.
 		DeferCleanup(func(ctx context.Context) { control(ctx, "restart", "kueue") })
 	})
@@ -89,11 +88,7 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
 func (w *site) workloadOwners(ctx context.Context) []string {
 	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	var kinds []string
-	for i := range list.Items {
-		kinds = append(kinds, metav1.GetControllerOf(&list.Items[i]).Kind)
-	}
-	return kinds
+	return expect.Each(list.Items, func(wl kueue.Workload) string { return metav1.GetControllerOf(&wl).Kind })
 }
 
 // ownerErrors names the controllers of Kueue that missed the index of TrainJobs.

@@ -108,8 +108,7 @@ var _ = Describe("Overrides of users", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return annotation == patch.Manager
 		})
-		Expect(get(ctx, w, world.NewTrainJob(), "shared").Object).To(HaveKeyWithValue("spec",
-			HaveKeyWithValue("labels", HaveKeyWithValue("team", "research"))))
+		Expect(get(ctx, w, world.NewTrainJob(), "shared").Object).To(HaveKeyWithValue("spec", HaveKeyWithValue("labels", HaveKeyWithValue("team", "research"))))
 	}, SpecTimeout(specTimeout))
 
 	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {

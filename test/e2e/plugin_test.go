@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
@@ -157,11 +158,7 @@ func eventuallyMay(ctx context.Context, user, namespace string) {
 
 // docsCommands returns the sh blocks of a page below the repository's root, or of one of its sections, in their order.
 func docsCommands(page string) []string {
-	var blocks []string
-	for _, step := range docsSteps(page) {
-		blocks = append(blocks, step.Commands)
-	}
-	return blocks
+	return expect.Each(docsSteps(page), func(step pages.Step) string { return step.Commands })
 }
 
 // docsSteps returns the sh blocks of a page, or of one of its sections, in their order.

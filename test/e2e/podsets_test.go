@@ -70,7 +70,7 @@ var _ = Describe("PodSets", func() {
 	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
 		w := newWorld(ctx)
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceCPU: *quantity("1")}
+		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: resource.MustParse("4"), corev1.ResourceCPU: resource.MustParse("1")}
 		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
 		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		covers(queue, corev1.ResourceCPU, "8")
@@ -87,7 +87,7 @@ var _ = Describe("PodSets", func() {
 		job := w.Job("limited").GPUs("8")
 		job.Spec.Trainer.ResourcesPerNode.Requests = nil
 		w.MakeRunning(ctx, job, 1, onH100)
-		Expect(w.charged(ctx, "limited")).To(HaveKeyWithValue(kit.GPU, *quantity("8")))
+		Expect(w.charged(ctx, "limited")).To(HaveKeyWithValue(kit.GPU, resource.MustParse("8")))
 	}, SpecTimeout(specTimeout))
 
 	It("are proven for every runtime of the cluster", Serial, func(ctx context.Context) {
@@ -104,9 +104,9 @@ var _ = Describe("PodSets", func() {
 	It("follow the runtime's own numbers where the TrainJob sets none", Label("invariant", "podsets"), func(ctx context.Context) {
 		w := newPools(ctx, "32", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfNodes(3))
-		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
+		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: resource.MustParse("4")}
 		w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name), 3, onH100, runtime)
-		Expect(w.charged(ctx, "job")).To(HaveKeyWithValue(kit.GPU, *quantity("12")))
+		Expect(w.charged(ctx, "job")).To(HaveKeyWithValue(kit.GPU, resource.MustParse("12")))
 	}, SpecTimeout(specTimeout))
 })
 

@@ -47,8 +47,7 @@ func newScene(ctx context.Context) *scene {
 	for _, own := range []string{"mine", "kept", "spare"} {
 		w.Make(ctx, namespaced(runtime, w.Namespace, own))
 	}
-	w.Make(ctx, runtime, byOwn(w.Job("mine"), "mine"),
-		w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
+	w.Make(ctx, runtime, byOwn(w.Job("mine"), "mine"), w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
 	w.EventuallyRuns(ctx, "runs", 2, nil)
 	w.EventuallyRuns(ctx, "mine", 2, nil)
 	w.Finish(ctx, "runs", "succeeded", "side")
@@ -81,8 +80,7 @@ func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 func (s *scene) makeStopping(ctx context.Context) {
 	patient := s.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
 	patient.Name = s.Name("patient")
-	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).
-		PodAnnotations("example.com/user", "localcluster/terminate-after", "1h", "node").Obj())
+	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).PodAnnotations("example.com/user", "localcluster/terminate-after", "1h", "node").Obj())
 	s.EventuallyRuns(ctx, "stops", 1, nil)
 	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
 	s.EventuallyIs(ctx, &trainer.TrainJob{}, "stops", HaveField("Spec.Suspend", HaveValue(BeTrue())))

@@ -586,8 +586,7 @@ func deletesPod(job, replicatedJob string, opts ...client.DeleteOption) request 
 // evictsPod is the request of a pod's eviction.
 func evictsPod(job string, grace *int64) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return c.SubResource("eviction").Create(ctx, s.podOf(ctx, job, "node"),
-			&policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace}})
+		return c.SubResource("eviction").Create(ctx, s.podOf(ctx, job, "node"), &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace}})
 	}
 }
 

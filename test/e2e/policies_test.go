@@ -22,11 +22,10 @@ import (
 )
 
 // Every request of these specs is a dry run, so that one scene serves them all.
-var _ = Describe("The policies at the API server", Label("invariant", "policies"), Serial, Ordered, ContinueOnFailure, core, func() {
+var _ = Describe("The policies at the API server", Label("invariant", "policies", "external"), Serial, Ordered, ContinueOnFailure, core, func() {
 	var s *scene
 
 	BeforeAll(func(ctx context.Context) {
-		externalOnly("the policies come with kueue-trainer")
 		s = newScene(ctx)
 		bind := unbindPolicies(ctx)
 		for name, a := range attempts {
@@ -69,9 +68,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("With the policies at the API server", Label("policies"), core, func() {
-	BeforeEach(func() { externalOnly("the policies come with kueue-trainer") })
-
+var _ = Describe("With the policies at the API server", Label("policies", "external"), core, func() {
 	It("Trainer takes over no JobSet that was planted, and its TrainJob runs when that is gone", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("job").Queue("nowhere").GPUs("8").Obj()

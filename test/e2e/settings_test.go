@@ -24,13 +24,8 @@ const readyTimeout = 25 * time.Second
 
 // These specs change Kueue's own configuration and nothing of ours, which only a local
 // control plane lets them do.
-var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, Ordered, ContinueOnFailure, func() {
 	var w *site
-
-	BeforeAll(func(ctx context.Context) {
-		externalOnly("the specs of this group change Kueue's configuration")
-		localOnly("the specs of this group change Kueue's configuration")
-	})
 
 	BeforeEach(func(ctx context.Context) {
 		w = newPools(ctx, "16", "0")
@@ -121,9 +116,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 	})
 })
 
-var _ = It("Where Kueue admits nothing before all pods are ready the last pods of a TrainJob that stops hold up nobody", Label("control"), Serial, core, long, func(ctx context.Context) {
-	externalOnly("the in-tree integration resets PodsReady with the eviction")
-	localOnly("the spec changes Kueue's configuration")
+var _ = It("Where Kueue admits nothing before all pods are ready the last pods of a TrainJob that stops hold up nobody", Label("control", "external"), Serial, core, long, func(ctx context.Context) {
 	restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
 	w := newPools(ctx, "16", "0")
 	slow := w.Job("stops").GPUs("8").EndsAfter("30s")

@@ -91,7 +91,6 @@ var _ = Describe("A preempted TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(world.Trainer23), func(ctx context.Context) {
-		localOnly("the spec restarts the manager")
 		w, _ := newRunning(ctx, "patient")
 		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
 		// It has read the snapshot before, and may remember that.
@@ -127,7 +126,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, Order
 	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		localOnly("the specs of this group change the manager's configuration")
 		restore, err := cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"startTimeout": "4s"})
 		DeferCleanup(restore)
 		Expect(err).NotTo(HaveOccurred())

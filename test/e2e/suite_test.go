@@ -60,13 +60,6 @@ var kindCore = Label("kind-core")
 // on a cluster at a time: these specs are Serial.
 var docsPage = Label("docs-page")
 
-// localOnly skips specs that need the processes of a local control plane, and says why they do.
-func localOnly(why string) {
-	if !cluster.Local() {
-		Skip(why + "; run this on a cluster of make local-up")
-	}
-}
-
 // until marks specs of what this generation of Trainer and older ones have, and newer
 // ones do not.
 func until(trainer string) Labels { return Label(untilLabel + trainer) }
@@ -76,15 +69,19 @@ const (
 	untilLabel = "until-trainer-"
 )
 
+// Specs of "control" stop components, change their configuration or read their logs, those of "local" read what components
+// serve on this machine, and those of "external" are about what comes with kueue-trainer.
 var _ = BeforeEach(func(ctx context.Context) {
 	for _, label := range CurrentSpecReport().Labels() {
 		oldest, isSince := strings.CutPrefix(label, sinceLabel)
 		newest, isUntil := strings.CutPrefix(label, untilLabel)
-		if !isSince && !isUntil {
-			continue
-		}
-		if served := trainerOf(ctx); isSince && served < oldest || isUntil && served > newest {
-			Skip("the cluster runs Trainer " + served)
+		switch {
+		case (label == "control" || label == "local") && !cluster.Local():
+			Skip("it needs the processes of a local control plane: run it on a cluster of make local-up")
+		case label == "external" && cluster.Integration != world.External:
+			Skip("it is about what comes with kueue-trainer")
+		case isSince && trainerOf(ctx) < oldest, isUntil && trainerOf(ctx) > newest:
+			Skip("the cluster runs Trainer " + trainerOf(ctx))
 		}
 	}
 })

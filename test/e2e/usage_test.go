@@ -27,7 +27,6 @@ import (
 )
 
 var _ = It("The ledger of resource seconds says what the objects' own versions say, however often the manager is killed", Label("control"), Serial, long, func(ctx context.Context) {
-	localOnly("this spec kills the manager")
 	w := newPools(ctx, "16", "0")
 	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
@@ -44,8 +43,7 @@ var _ = It("The ledger of resource seconds says what the objects' own versions s
 		g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
 		g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
 	}).Should(Succeed())
-	w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).
-		PodAnnotations("example.com/churn", "localcluster/run-for", "3s", "node").Obj())
+	w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).PodAnnotations("example.com/churn", "localcluster/run-for", "3s", "node").Obj())
 	w.EventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
 
 	const jobs = 10

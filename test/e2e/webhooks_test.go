@@ -30,9 +30,7 @@ import (
 // every TrainJob is in the scope of the webhooks.
 const every = "every"
 
-var _ = Describe("The scope of the manager's webhooks", Serial, func() {
-	BeforeEach(func() { externalOnly("the manager has to be the one who integrates TrainJobs") })
-
+var _ = Describe("The scope of the manager's webhooks", Label("external"), Serial, func() {
 	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, matchconditions.Queued)
@@ -56,7 +54,6 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("has TrainJobs queued late that were made beside such a queue while the manager was away", core, Label("control"), func(ctx context.Context) {
-		localOnly("the spec stops the manager")
 		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, matchconditions.Queued)
 		start := stopComponent(ctx, cluster.Manager())

@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +24,6 @@ var (
 	seed       = flag.Uint64("faults.seed", 0, "chooses the sample of plans; 0: by the clock")
 	sampleSize = flag.Int("faults.sample", 12, "number of plans to run")
 	all        = flag.Bool("faults.all", false, "run all plans")
-	reportFile = flag.String("faults.report", "", "file to write the table to as well")
 )
 
 // clean is what a run without faults does.
@@ -52,12 +50,7 @@ func TestFaults(t *testing.T) {
 		plans = append(plans, plansFor(h, c)...)
 	}
 	// Those that run together go on after this function.
-	t.Cleanup(func() {
-		t.Logf("\n%s", results)
-		if *reportFile != "" {
-			expect.NoError(t, os.WriteFile(*reportFile, []byte(results.String()), 0o644))
-		}
-	})
+	t.Cleanup(func() { t.Logf("\n%s", results) })
 	for _, p := range choose(t, plans) {
 		t.Run(p.String(), func(t *testing.T) {
 			if p.together {

@@ -116,18 +116,13 @@ var writeFaults = []struct {
 	// The write of a manager that lost its lease arrives when its successor has gone on already.
 	{family: "two leaders", name: "%s %s", done: []plan{{name: "late", action: action{do: arriveLate, end: lose}}}},
 	// The first write of each kind, and every write of a TrainJob, meets every answer.
-	{family: "answers", name: "%s to %s", of: firstOrOfTrainJob, done: apiAnswers, together: true},
+	{family: "answers", name: "%s to %s", of: func(w writeRef) bool { return w.job != staged && (w.n == 1 || w.resource == "trainjobs") }, done: apiAnswers, together: true},
 	// A user changes the TrainJob just before our write arrives.
-	{family: "other writers", name: "%s before %s", of: aboutLow, done: userEdits, together: true},
+	{family: "other writers", name: "%s before %s", of: func(w writeRef) bool { return ofLow(w) || w.job == low && w.verb == "create" }, done: userEdits, together: true},
 	{family: "webhooks", name: "%s at %s", of: ofLow, done: webhookFaults()},
 }
 
-func firstOrOfTrainJob(w writeRef) bool {
-	return w.job != staged && (w.n == 1 || w.resource == "trainjobs")
-}
-
-func ofLow(w writeRef) bool    { return w.job == low && w.resource == "trainjobs" }
-func aboutLow(w writeRef) bool { return ofLow(w) || w.job == low && w.verb == "create" }
+func ofLow(w writeRef) bool { return w.job == low && w.resource == "trainjobs" }
 
 func atWrites(writes []writeRef) []plan {
 	var plans []plan

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
@@ -60,15 +61,10 @@ func (r *report) add(done *run) {
 func (r *report) String() string {
 	rows := [][]string{slices.Concat([]string{"family (" + r.integration + ")"}, columns, []string{"violations"})}
 	for _, family := range append(sets.List(sets.KeySet(r.counts).Delete(total)), total) {
-		counts, row := r.counts[family], []string{family}
-		for _, column := range columns {
-			row = append(row, strconv.Itoa(counts[column]))
-		}
-		var violations []string
-		for _, oracle := range sets.List(sets.KeySet(counts).Delete(columns...)) {
-			violations = append(violations, fmt.Sprintf("%s %d", oracle, counts[oracle]))
-		}
-		rows = append(rows, append(row, strings.Join(violations, ", ")))
+		counts := r.counts[family]
+		said := expect.Each(columns, func(column string) string { return strconv.Itoa(counts[column]) })
+		violations := expect.Each(sets.List(sets.KeySet(counts).Delete(columns...)), func(oracle string) string { return fmt.Sprintf("%s %d", oracle, counts[oracle]) })
+		rows = append(rows, slices.Concat([]string{family}, said, []string{strings.Join(violations, ", ")}))
 	}
 	return pages.Table(rows...)
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -169,11 +170,7 @@ func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) 
 }
 
 func entries(job *trainer.TrainJob) []string {
-	var managers []string
-	for _, entry := range job.Spec.RuntimePatches {
-		managers = append(managers, entry.Manager)
-	}
-	return managers
+	return expect.Each(job.Spec.RuntimePatches, func(entry trainer.RuntimePatch) string { return entry.Manager })
 }
 
 // expectNothingHere checks that nothing of a TrainJob runs in the manager cluster, and nothing of ours is in it.

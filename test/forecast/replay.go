@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // life is what became of a job of the trace.
@@ -27,7 +28,9 @@ type life struct {
 }
 
 func (l *life) traits() forecast.Traits {
-	return forecast.Traits{Queue: string(l.Workload.Spec.QueueName), GPUs: gpusOf(l.Workload)}
+	podSet := l.Workload.Spec.PodSets[0]
+	each := podSet.Template.Spec.Containers[0].Resources.Requests[kit.GPU]
+	return forecast.Traits{Queue: string(l.Workload.Spec.QueueName), GPUs: int64(podSet.Count) * each.Value()}
 }
 
 // replay is the trace as it went, by the simulation, in one virtual cluster.

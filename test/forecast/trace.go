@@ -36,14 +36,11 @@ func readJobs(path string) (jobs []forecast.Job) {
 		}
 		// Times are unique, or else the order in a queue would not be that of the trace.
 		at := begin.Add(time.Duration(submit)*time.Minute + time.Duration(n)*time.Microsecond)
-		jobs = append(jobs, forecast.Job{Workload: workloadOf(fmt.Sprintf("job-%05d", n), row[1], gpus, at), Arrives: at, Runs: time.Duration(minutes) * time.Minute})
+		pods, each := (gpus+gpusPerNode-1)/gpusPerNode, min(gpus, gpusPerNode)
+		wl := kit.Workload(namespace, fmt.Sprintf("job-%05d", n), row[1], at, kit.PodSet("node", int32(pods), string(kit.GPU), strconv.Itoa(each)))
+		jobs = append(jobs, forecast.Job{Workload: wl, Arrives: at, Runs: time.Duration(minutes) * time.Minute})
 	}
 	return jobs
-}
-
-func workloadOf(name, queue string, gpus int, at time.Time) *kueue.Workload {
-	pods, each := (gpus+gpusPerNode-1)/gpusPerNode, min(gpus, gpusPerNode)
-	return kit.Workload(namespace, name, queue, at, kit.PodSet("node", int32(pods), string(kit.GPU), strconv.Itoa(each)))
 }
 
 // readWorld reads the virtual clusters: name and nodes.
@@ -71,9 +68,4 @@ func read(path string) [][]string {
 func number(field string) int {
 	n, _ := strconv.ParseFloat(field, 64) // The trace has been cut to numbers.
 	return int(n)
-}
-
-func gpusOf(wl *kueue.Workload) int64 {
-	each := wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[kit.GPU]
-	return int64(wl.Spec.PodSets[0].Count) * each.Value()
 }

@@ -103,13 +103,12 @@ func TestEverySpecRunsSomewhere(t *testing.T) {
 	}
 	missing := []result{{Part: "everywhere", Error: "1 specs ran in no part", Specs: specs{Failures: []failure{{"of 2.1", "it ran in no part"}}}}}
 	leftOut := result{Suite: suiteE2E, LeftOut: "no container engine answers"}
-	type row struct{ results, want []result }
-	expect.Rows(t, map[string]row{
-		"one of another release":         {results: []result{of(true, false), of(false, true)}},
-		"one that skips itself always":   {results: []result{of(true, false), of(true, false)}, want: missing},
-		"one of a part that is left out": {results: []result{of(true, false), leftOut}},
-		"one of a part that failed":      {results: []result{of(true, false), {Error: "exit status 2"}}},
-	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected failures", tc.want, everywhere(tc.results)) })
+	expect.Answers(t, everywhere, map[string]expect.Row[[]result, []result]{
+		"one of another release":         {In: []result{of(true, false), of(false, true)}},
+		"one that skips itself always":   {In: []result{of(true, false), of(true, false)}, Want: missing},
+		"one of a part that is left out": {In: []result{of(true, false), leftOut}},
+		"one of a part that failed":      {In: []result{of(true, false), {Error: "exit status 2"}}},
+	})
 }
 
 // TestEveryPackageHasATarget compares the packages with tests to what the Makefile gives to go test and ginkgo.

@@ -132,8 +132,7 @@ func (d direction) prove(t *testing.T) {
 		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
 		for i, c := range all {
 			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
-				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s",
-					start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
+				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s", start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
 			}
 			if !c.anyOrder {
 				exact++
@@ -160,11 +159,7 @@ func (d direction) convertAll(t *testing.T, s random.Source, count int) []conver
 }
 
 func questions(all []converted, job func(converted) json.RawMessage) []question {
-	asked := make([]question, 0, len(all))
-	for _, c := range all {
-		asked = append(asked, question{Runtime: c.runtime, Job: job(c)})
-	}
-	return asked
+	return expect.Each(all, func(c converted) question { return question{Runtime: c.runtime, Job: job(c)} })
 }
 
 const owner = "example.com/owner"

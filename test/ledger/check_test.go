@@ -20,11 +20,8 @@ type change struct {
 	deleted  bool
 }
 
-func is(manifests ...string) (changes []change) {
-	for _, manifest := range manifests {
-		changes = append(changes, change{manifest: manifest})
-	}
-	return changes
+func is(manifests ...string) []change {
+	return expect.Each(manifests, func(manifest string) change { return change{manifest: manifest} })
 }
 
 func gone(manifests ...string) []change {
@@ -131,14 +128,15 @@ type over struct {
 }
 
 func TestCheck(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		// lacks is what there is in the others from the beginning.
 		lacks     string
 		story     []change
 		want      []over
 		tolerated []over
 		gap       record.Gap
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job runs on what it is charged for, and ends": {
 			story: then(
 				is(admitted("one", "a"), podOn("1", "one", "")), pods("1", "2"),
@@ -288,22 +286,17 @@ func TestCheck(t *testing.T) {
 			want: []over{{OverQuota, "cohort top", "a", "", 12, 11, false}},
 		},
 		"versions are missing": {story: then(pods("1"), gone(podOn("1", "one", "node-a"))), gap: record.Gap{From: 1, To: 100}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8), queue), is(job("one")...), is(job("two")...))
-			begin = slices.DeleteFunc(begin, func(c change) bool { return c.manifest == tc.lacks })
-			got := expect.Must(Check(history(t, then(begin, tc.story)), tc.gap))(t)
-			expect.Same(t, fmt.Sprintf("Unexpected violations %v", got.Violations), tc.want, overs(got.Violations))
-			expect.Same(t, fmt.Sprintf("Unexpectedly tolerated %v", got.Tolerated), tc.tolerated, overs(got.Tolerated))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8), queue), is(job("one")...), is(job("two")...))
+		begin = slices.DeleteFunc(begin, func(c change) bool { return c.manifest == tc.lacks })
+		got := expect.Must(Check(history(t, then(begin, tc.story)), tc.gap))(t)
+		expect.Same(t, fmt.Sprintf("Unexpected violations %v", got.Violations), tc.want, overs(got.Violations))
+		expect.Same(t, fmt.Sprintf("Unexpectedly tolerated %v", got.Tolerated), tc.tolerated, overs(got.Tolerated))
+	})
 }
 
 func overs(violations []Violation) []over {
-	var out []over
-	for _, v := range violations {
-		out = append(out, over{v.Rule, v.ClusterQueue, v.Flavor, v.Job, v.Asked, v.Allowed, !v.Until.IsZero()})
-	}
-	return out
+	return expect.Each(violations, func(v Violation) over {
+		return over{v.Rule, v.ClusterQueue, v.Flavor, v.Job, v.Asked, v.Allowed, !v.Until.IsZero()}
+	})
 }

@@ -48,8 +48,7 @@ func newCommand() *cobra.Command {
 			return errors.Join(err, fromEnvironment(cmd.Flags()))
 		},
 	}
-	root.PersistentFlags().StringVar(&localDir, "local-dir", ".local",
-		"directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
+	root.PersistentFlags().StringVar(&localDir, "local-dir", ".local", "directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
 	root.AddCommand(
 		withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
 		withSettings("up", "Build, and start everything that is not running", (*cluster.Cluster).Up),

@@ -210,8 +210,7 @@ func served(ctx context.Context, g Gomega) map[string]float64 {
 func closeTo(want map[string]float64) OmegaMatcher {
 	var all []OmegaMatcher
 	for column := range columns(usage.Line{}) {
-		all = append(all, WithTransform(func(got map[string]float64) float64 { return got[column] },
-			BeNumerically("~", want[column], 1e-6)))
+		all = append(all, WithTransform(func(got map[string]float64) float64 { return got[column] }, BeNumerically("~", want[column], 1e-6)))
 	}
 	return And(all...)
 }

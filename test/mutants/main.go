@@ -184,8 +184,7 @@ var (
 func runUnit(ctx context.Context, root string, m mutant) []string {
 	dir := attempt.Must(os.MkdirTemp("", "mutant-"))
 	defer os.RemoveAll(dir)
-	out, err := command(ctx, root, "go", "test", "-overlay", m.overlay(root, dir), "-count=1", "-timeout", "3m",
-		"-run", "^"+m.Test+"$", "./"+filepath.Dir(m.File))
+	out, err := command(ctx, root, "go", "test", "-overlay", m.overlay(root, dir), "-count=1", "-timeout", "3m", "-run", "^"+m.Test+"$", "./"+filepath.Dir(m.File))
 	return verdict(out, err, failedTest)
 }
 

@@ -46,30 +46,29 @@ func mounting(configMap string) *appsv1.Deployment {
 
 func TestManagerConfiguration(t *testing.T) {
 	older, newer := configMap(ManagerConfigMap+"-a", "amd.com/gpu", 0), configMap(ManagerConfigMap+"-b", "habana.ai/gaudi", 1)
-	for name, tc := range map[string]struct {
+	type row struct {
 		objects []client.Object
 		// get is what becomes of reading the Deployment.
 		get  error
 		want []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing installed":                      {},
 		"a ConfigMap of another name":            {objects: []client.Object{configMap("other", "amd.com/gpu", 0)}},
 		"no YAML":                                {objects: []client.Object{configMap(ManagerConfigMap, "[", 0)}},
 		"the newest":                             {objects: []client.Object{older, newer}, want: []string{"habana.ai/gaudi"}},
 		"the one that the Deployment mounts":     {objects: []client.Object{older, newer, mounting(older.Name)}, want: []string{"amd.com/gpu"}},
 		"a Deployment that may not be looked at": {objects: []client.Object{older, newer, mounting(older.Name)}, get: kit.Forbidden("deployments"), want: []string{"habana.ai/gaudi"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error { return tc.get })).Build()
-			cfg := expect.Must(ManagerConfiguration(t.Context(), c))(t)
-			expect.That(t, cfg == nil || *cfg.Webhook.Port == 9443, "The configuration lacks its defaults")
-			var got []string
-			for _, rule := range WithDefaults(cfg).TolerationRules {
-				got = append(got, rule.Resources...)
-			}
-			expect.Same(t, "Unexpected resources", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error { return tc.get })).Build()
+		cfg := expect.Must(ManagerConfiguration(t.Context(), c))(t)
+		expect.That(t, cfg == nil || *cfg.Webhook.Port == 9443, "The configuration lacks its defaults")
+		var got []string
+		for _, rule := range WithDefaults(cfg).TolerationRules {
+			got = append(got, rule.Resources...)
+		}
+		expect.Same(t, "Unexpected resources", tc.want, got)
+	})
 }
 
 func TestManagerConfigurationThatMayNotBeSeen(t *testing.T) {
@@ -88,11 +87,12 @@ func TestSentence(t *testing.T) {
 	lists := func(kind, message string) error {
 		return fmt.Errorf("listing: %w", apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: kind}, "", errors.New(message)))
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		err  error
 		want string
 		code int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no right in the cluster": {err: lists("clusterqueues", `User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope`), code: exit.Unseen,
 			want: `you may not list clusterqueues.kueue.x-k8s.io in the whole cluster: ask an admin for that (listing: clusterqueues.kueue.x-k8s.io is forbidden: User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope)`},
 		"no right in a namespace": {err: lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`), code: exit.Unseen,
@@ -107,13 +107,11 @@ func TestSentence(t *testing.T) {
 		"no such context": {err: noContext, want: `context "nope" does not exist: kubectl config get-contexts lists those that there are`},
 		"nobody known":    {err: fmt.Errorf("listing: %w", apierrors.NewUnauthorized("x")), want: "the API server does not know you (Unauthorized): log in again, or name another user with --user or --context"},
 		"anything else":   {err: errors.New("there is no TrainJob"), want: "there is no TrainJob"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := Sentence(tc.err)
-			expect.Same(t, "Unexpected sentence", tc.want, got.Error())
-			expect.Same(t, "Unexpected exit code", max(tc.code, exit.Failed), exit.Code(got))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got := Sentence(tc.err)
+		expect.Same(t, "Unexpected sentence", tc.want, got.Error())
+		expect.Same(t, "Unexpected exit code", max(tc.code, exit.Failed), exit.Code(got))
+	})
 	expect.That(t, Sentence(nil) == nil, "There is a sentence about nothing")
 }
 
@@ -139,13 +137,14 @@ func TestTrainJobName(t *testing.T) {
 func TestTrainJobsThatCannotBeRead(t *testing.T) {
 	resource := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
 	forbidden := apierrors.NewForbidden(resource, "llm", errors.New("no role"))
-	for name, tc := range map[string]struct {
+	type row struct {
 		err       error
 		namespace string
 		list      bool
 		want      string
 		code      int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"one that is not there": {err: apierrors.NewNotFound(resource, "llm"), namespace: "team", code: exit.Failed,
 			want: "there is no TrainJob llm in namespace team: name another, or its namespace with -n"},
 		"one that may not be seen": {err: forbidden, namespace: "team", code: exit.Unseen,
@@ -155,19 +154,17 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 		"those of all namespaces that may not be seen": {err: forbidden, list: true, code: exit.Unseen,
 			want: "you may not list TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role"},
 		"a cluster that does not answer": {err: errors.New("gone"), list: true, code: exit.Failed, want: "reading TrainJobs: gone"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return tc.err })).Build()
-			var err error
-			if tc.list {
-				_, err = TrainJobs(t.Context(), r, tc.namespace)
-			} else {
-				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
-			}
-			expect.Same(t, "Unexpected message", tc.want, err.Error())
-			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		r := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return tc.err })).Build()
+		var err error
+		if tc.list {
+			_, err = TrainJobs(t.Context(), r, tc.namespace)
+		} else {
+			_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
+		}
+		expect.Same(t, "Unexpected message", tc.want, err.Error())
+		expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
+	})
 }
 
 func TestTrainJobsThatMayNotBeSeenAreNone(t *testing.T) {
@@ -207,12 +204,10 @@ func TestPartsAreWhereTheyWereInstalled(t *testing.T) {
 func TestTheManifestsNamespaceIsTakenWhereNothingTells(t *testing.T) {
 	byURL := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
 	byURL.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1")}}}
-	for name, objects := range map[string][]client.Object{"no webhooks": nil, "webhooks at an address": {byURL}} {
-		t.Run(name, func(t *testing.T) {
-			c := kit.Fake(kit.Scheme(), objects...).Build()
-			expect.Same(t, "Unexpected namespace", config.Namespace, expect.Must(ManagerNamespace(t.Context(), c))(t))
-		})
-	}
+	expect.Rows(t, map[string][]client.Object{"no webhooks": nil, "webhooks at an address": {byURL}}, func(t *testing.T, objects []client.Object) {
+		c := kit.Fake(kit.Scheme(), objects...).Build()
+		expect.Same(t, "Unexpected namespace", config.Namespace, expect.Must(ManagerNamespace(t.Context(), c))(t))
+	})
 	forbidden := kit.Fake(kit.Scheme(), elsewhere()...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error {
 		return kit.Forbidden("mutatingwebhookconfigurations")
 	})).Build()

@@ -17,11 +17,12 @@ import (
 
 func TestWorkerContext(t *testing.T) {
 	contexts := map[string]*clientcmdapi.Context{"manager": {}, "west": {}, "east": {}, "arn:aws:eks:cluster/a=b": {}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		cluster    string
 		given      []string
 		want, says string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a context with its name":            {cluster: "west", want: "west"},
 		"no such context":                    {cluster: "north", says: "no context of the kubeconfig is known to lead there: give --worker-context north=CONTEXT"},
 		"one that is given":                  {cluster: "north", given: []string{"south=west", "north=east"}, want: "east"},
@@ -33,12 +34,10 @@ func TestWorkerContext(t *testing.T) {
 			says: "--worker-context west=nope: the kubeconfig has no context nope: kubectl config get-contexts lists those that there are"},
 		"no cluster": {cluster: "west", given: []string{"=west"}, says: "--worker-context =west: give CLUSTER=CONTEXT, or a context that is named like the cluster"},
 		"no context": {cluster: "west", given: []string{"west="}, says: "--worker-context west=: give CLUSTER=CONTEXT, or a context that is named like the cluster"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := workerContext(tc.cluster, tc.given, contexts)
-			expect.Same(t, "Unexpected context and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := workerContext(tc.cluster, tc.given, contexts)
+		expect.Same(t, "Unexpected context and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
+	})
 }
 
 // TestInContext is about credentials that flags give for the manager cluster: a worker must not
@@ -65,20 +64,19 @@ func TestCheck(t *testing.T) {
 	prefix := "TrainJob llm in namespace team of context west is not the copy of this one ("
 	suffix := "): the context leads to another cluster than worker1, or somebody else made that TrainJob there; give the right one with --worker-context worker1=CONTEXT"
 	const origin, prebuilt = "kueue.x-k8s.io/multikueue-origin", "kueue.x-k8s.io/prebuilt-workload-name"
-	for name, tc := range map[string]struct {
+	type row struct {
 		labels, annotations map[string]string
 		want                string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the copy":                        {labels: map[string]string{origin: "multikueue", prebuilt: "trainjob-llm-12345"}},
 		"the copy, with a long name":      {labels: map[string]string{origin: "multikueue"}, annotations: map[string]string{prebuilt: "trainjob-llm-12345"}},
 		"one that somebody made":          {labels: map[string]string{prebuilt: "trainjob-llm-12345"}, want: prefix + "it has no label kueue.x-k8s.io/multikueue-origin" + suffix},
 		"the copy of one of another name": {labels: map[string]string{origin: "multikueue", prebuilt: "trainjob-llm-6789a"}, want: prefix + "it does not name Workload trainjob-llm-12345" + suffix},
-	} {
-		t.Run(name, func(t *testing.T) {
-			worker := &Worker{Cluster: "worker1", Context: "west"}
-			err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")
-			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
-			expect.That(t, tc.want == "" || errors.Is(err, ErrNotTheCopy), "It is not ErrNotTheCopy")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		worker := &Worker{Cluster: "worker1", Context: "west"}
+		err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")
+		expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
+		expect.That(t, tc.want == "" || errors.Is(err, ErrNotTheCopy), "It is not ErrNotTheCopy")
+	})
 }

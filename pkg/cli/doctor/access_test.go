@@ -73,14 +73,15 @@ func TestAccess(t *testing.T) {
 	)
 	withoutContext := clientcmdapi.NewConfig()
 	withoutContext.AuthInfos["kueue"], withoutContext.Contexts["west"] = &clientcmdapi.AuthInfo{Token: account}, &clientcmdapi.Context{AuthInfo: "kueue"}
-	for name, tc := range map[string]struct {
+	type row struct {
 		// info is the user in the kubeconfig of Secret west; data is other data there, source another place.
 		info   clientcmdapi.AuthInfo
 		data   map[string][]byte
 		source *kueue.ClusterSource
 		want   Access
 		unread string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a token of a ServiceAccount": {info: clientcmdapi.AuthInfo{Token: account}, want: ofAccount},
 		"a token without an end": {info: clientcmdapi.AuthInfo{Token: jwt(subject + "}")},
 			want: Access{Credential: token, User: ofAccount.User, Groups: accountGroups}},
@@ -109,29 +110,27 @@ func TestAccess(t *testing.T) {
 		"a file":                        {source: at(kueue.PathLocationType, "/etc/west"), want: Access{Unclear: "its kubeconfig is not in a Secret"}},
 		"a ClusterProfile":              {source: &kueue.ClusterSource{}, want: Access{Unclear: "its kubeconfig is not in a Secret"}},
 		"a Secret that may not be read": {source: at(kueue.SecretLocationType, "forbidden"), unread: "you may not get them"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "west"}, Data: tc.data}
-			if tc.data == nil && tc.source == nil {
-				secret.Data = map[string][]byte{"kubeconfig": kubeconfigOf(t, tc.info)}
-				tc.want.Secret, tc.want.Entry = "west", "kueue"
+	}, func(t *testing.T, tc row) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "west"}, Data: tc.data}
+		if tc.data == nil && tc.source == nil {
+			secret.Data = map[string][]byte{"kubeconfig": kubeconfigOf(t, tc.info)}
+			tc.want.Secret, tc.want.Entry = "west", "kueue"
+		}
+		c := kit.Fake(kit.Scheme(), secret).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
+			if key.Name == "forbidden" {
+				return notAllowedTo("get", "secrets")
 			}
-			c := kit.Fake(kit.Scheme(), secret).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
-				if key.Name == "forbidden" {
-					return notAllowedTo("get", "secrets")
-				}
-				return nil
-			})).Build()
-			l := newLoader(c, now)
-			got := l.access(t.Context(), cmp.Or(tc.source, at(kueue.SecretLocationType, "west")).KubeConfig)
-			if tc.unread != "" {
-				expect.Same(t, "Unexpected reason", tc.unread, unreadKind(secrets, l.facts.Unread[secrets]).Reason)
-				return
-			}
-			expect.Same(t, "Unexpected access", &tc.want, got)
-			expect.That(t, !strings.Contains(fmt.Sprintf("%+v", got), signature), "The credential is kept")
-		})
-	}
+			return nil
+		})).Build()
+		l := newLoader(c, now)
+		got := l.access(t.Context(), cmp.Or(tc.source, at(kueue.SecretLocationType, "west")).KubeConfig)
+		if tc.unread != "" {
+			expect.Same(t, "Unexpected reason", tc.unread, unreadKind(secrets, l.facts.Unread[secrets]).Reason)
+			return
+		}
+		expect.Same(t, "Unexpected access", &tc.want, got)
+		expect.That(t, !strings.Contains(fmt.Sprintf("%+v", got), signature), "The credential is kept")
+	})
 }
 
 // TestNeededInWorkers compares config/multikueue with what Kueue 0.19 does in workers: its
@@ -152,13 +151,15 @@ func TestNeededInWorkers(t *testing.T) {
 }
 
 func TestAccessLacks(t *testing.T) {
-	cases := map[string]struct {
+	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
+	type row struct {
 		// denied are "VERB RESOURCE NAMESPACE".
 		denied     []string
 		namespaces []string
 		says       string
 		want       string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing": {},
 		"a verb":  {denied: []string{"delete trainjobs "}, want: "delete trainjobs.trainer.kubeflow.org"},
 		"verbs": {denied: []string{"create workloads ", "delete workloads ", "patch workloads/status "},
@@ -166,28 +167,23 @@ func TestAccessLacks(t *testing.T) {
 		"what is granted where there are queues": {denied: []string{"delete trainjobs "}, namespaces: []string{"jobs", "ml"}},
 		"what is granted in one of two namespaces": {denied: []string{"delete trainjobs ", "delete trainjobs ml"}, namespaces: []string{"jobs", "ml"},
 			want: "delete trainjobs.trainer.kubeflow.org"},
-		"a watch of all namespaces": {denied: []string{"watch trainjobs "}, namespaces: []string{"jobs"}, want: "watch trainjobs.trainer.kubeflow.org"},
-		"a list of all namespaces":  {denied: []string{"list workloads "}, namespaces: []string{"jobs"}, want: "list workloads.kueue.x-k8s.io"},
-		"what an authorizer cannot tell": {denied: []string{"delete trainjobs "}, says: "webhook is down",
-			want: "the API server cannot tell: webhook is down"},
-	}
-	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			c := kit.Writes(kit.Fake(kit.Scheme()).Build(), func(w kit.Write) error {
-				review := w.Object.(*authorizationv1.SubjectAccessReview)
-				expect.Same(t, "Unexpected review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
-					cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
-				asked := review.Spec.ResourceAttributes
-				resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
-				review.Status.Allowed = !slices.Contains(tc.denied, asked.Verb+" "+resource+" "+asked.Namespace)
-				review.Status.EvaluationError = tc.says
-				return kit.ErrAnswered
-			})
-			rules, err := a.lacks(t.Context(), c, tc.namespaces)
-			expect.Same(t, "Unexpected rights, or error", tc.want, cmp.Or(ruleNames(rules), expect.Text(err)))
+		"a watch of all namespaces":      {denied: []string{"watch trainjobs "}, namespaces: []string{"jobs"}, want: "watch trainjobs.trainer.kubeflow.org"},
+		"a list of all namespaces":       {denied: []string{"list workloads "}, namespaces: []string{"jobs"}, want: "list workloads.kueue.x-k8s.io"},
+		"what an authorizer cannot tell": {denied: []string{"delete trainjobs "}, says: "webhook is down", want: "the API server cannot tell: webhook is down"},
+	}, func(t *testing.T, tc row) {
+		c := kit.Writes(kit.Fake(kit.Scheme()).Build(), func(w kit.Write) error {
+			review := w.Object.(*authorizationv1.SubjectAccessReview)
+			expect.Same(t, "Unexpected review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
+				cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
+			asked := review.Spec.ResourceAttributes
+			resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
+			review.Status.Allowed = !slices.Contains(tc.denied, asked.Verb+" "+resource+" "+asked.Namespace)
+			review.Status.EvaluationError = tc.says
+			return kit.ErrAnswered
 		})
-	}
+		rules, err := a.lacks(t.Context(), c, tc.namespaces)
+		expect.Same(t, "Unexpected rights, or error", tc.want, cmp.Or(ruleNames(rules), expect.Text(err)))
+	})
 }
 
 func TestNamespacesOf(t *testing.T) {

@@ -92,9 +92,8 @@ func withManager(content string) func(*Facts) { return func(f *Facts) { f.manage
 
 func TestParts(t *testing.T) {
 	eachFinds(t, map[string]broken{
-		"without Kueue": on(func(f *Facts) { f.CRDs = f.CRDs[1:] }).fails("PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
-		"without Trainer": on(func(f *Facts) { f.CRDs = f.CRDs[:2] }).
-			fails("PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
+		"without Kueue":   on(func(f *Facts) { f.CRDs = f.CRDs[1:] }).fails("PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
+		"without Trainer": on(func(f *Facts) { f.CRDs = f.CRDs[:2] }).fails("PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
 		"Kueue of another release, by its image": on(func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2@sha256:00" }).
 			warns("KueueVersion", "Kueue", kueuePart.install),
 		"Kueue of another release, by the label of charts": on(func(f *Facts) {
@@ -118,8 +117,7 @@ func TestManager(t *testing.T) {
 		}).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
 		"no replica ready": on(func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
 			finds(notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager)),
-		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).
-			finds(notRunning(managerPart.logs(), restartManager)),
+		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).finds(notRunning(managerPart.logs(), restartManager)),
 		"a lease that ran out": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-time.Minute))) }).
 			finds(notRunning(managerPart.logs(), restartManager)),
 		"clocks that differ a little": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-40 * time.Second))) }),
@@ -185,8 +183,7 @@ func TestWebhooks(t *testing.T) {
 		}).fails("WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
 		"kueue-trainer does not answer": on(func(f *Facts) {
 			f.Probed, f.Refusals = nil, map[Kind]error{trainJobProbe: callFailed("m.kueue-trainer")}
-		}).
-			fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
+		}).fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
 		"a failure is ignored": on(func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }).
 			fails("WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
@@ -231,8 +228,7 @@ func TestConfiguration(t *testing.T) {
 	eachFinds(t, map[string]broken{
 		"both integrations are active": on(inTreeActive, withKueue(inTreeListed)).fails("BothIntegrations", "Kueue", fix...),
 		"both are active, and Kueue was not restarted since": on(inTreeActive).
-			finds(found(Error, "BothIntegrations", "Kueue", fix...),
-				found(Error, "KueueNotRestarted", kueueConfig, restartKueue)),
+			finds(found(Error, "BothIntegrations", "Kueue", fix...), found(Error, "KueueNotRestarted", kueueConfig, restartKueue)),
 		// It leaves it to flavors to tolerate GPU nodes.
 		"the in-tree integration alone": on(uninstalled, inTreeActive, withKueue(inTreeListed)).
 			fails("TaintNotTolerated", "ResourceFlavor h100",
@@ -315,24 +311,22 @@ func TestKueueNoise(t *testing.T) {
 		return []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Advice: advice, Commands: commands}}
 	}
 	quiet := noise("", "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue)
-	for name, tc := range map[string]broken{
+	expect.Rows(t, map[string]broken{
 		"no JobSet is queued": {want: quiet},
 		"those of TrainJobs, and those without a queue, do not count": {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} },
 			want: quiet},
 		"a JobSet is queued":                {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} }, want: noise(needed)},
 		"JobSets cannot be read":            {change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") }, want: noise("")},
 		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := slices.DeleteFunc(newReport(with(t, tc.change)).Findings, func(f Finding) bool { return f.Reason != "KueueNoise" })
-			for i := range got {
-				if len(got[i].Commands) > 0 {
-					got[i].Advice = ""
-				}
+	}, func(t *testing.T, tc broken) {
+		got := slices.DeleteFunc(newReport(with(t, tc.change)).Findings, func(f Finding) bool { return f.Reason != "KueueNoise" })
+		for i := range got {
+			if len(got[i].Commands) > 0 {
+				got[i].Advice = ""
 			}
-			expect.Same(t, "Unexpected findings", tc.want, got, cmpopts.IgnoreFields(Finding{}, "Severity", "Problem", "Effect"), cmpopts.EquateEmpty())
-		})
-	}
+		}
+		expect.Same(t, "Unexpected findings", tc.want, got, cmpopts.IgnoreFields(Finding{}, "Severity", "Problem", "Effect"), cmpopts.EquateEmpty())
+	})
 }
 
 func TestQueues(t *testing.T) {
@@ -366,8 +360,7 @@ func TestQueues(t *testing.T) {
 		"a LocalQueue that admits what is held": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "queue.held", "gpus")) }).
 			warns("LocalQueueOfHeld", "LocalQueue jobs/queue.held", "kubectl -n jobs delete localqueue queue.held"),
 		"a stopped LocalQueue": on(func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }).
-			warns("LocalQueueStopped", "LocalQueue jobs/queue",
-				`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+			warns("LocalQueueStopped", "LocalQueue jobs/queue", `kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"a flavor is missing": on(inactive(kueue.ClusterQueueActiveReasonFlavorNotFound)).
 			fails("ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
 		"an admission check is missing": on(inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound)).
@@ -433,8 +426,7 @@ func TestLeftovers(t *testing.T) {
 		"a gate of Trainer 2.1, which has no in-tree integration": on(uninstalled, func(f *Facts) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.TrainJobs = []trainjob.TrainJob{gated}
-		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll),
-			found(Error, "GatesLeft", "Namespace jobs", applyAll)),
+		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll), found(Error, "GatesLeft", "Namespace jobs", applyAll)),
 		"gates while kueue-trainer is there": on(func(f *Facts) {
 			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
 		}),
@@ -527,7 +519,7 @@ func TestStuckTrainJobs(t *testing.T) {
 	explainA := func(severity Severity, problem string) []Finding {
 		return []Finding{{Severity: severity, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}, Problem: problem}}
 	}
-	for name, tc := range map[string]broken{
+	expect.Rows(t, map[string]broken{
 		"two that nobody queues, and one that is over": {want: explainA(Error, "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it."+lostB)},
 		"that time is what the manager may take":       {change: withManager("waitForJobSet: 2h")},
 		"one that is held":                             on(first(func(job *trainjob.TrainJob) { job.Labels[kit.QueueLabel] = "queue.held" })),
@@ -537,17 +529,15 @@ func TestStuckTrainJobs(t *testing.T) {
 		"one that Kueue deactivated":  {change: deactivated("DeactivatedDueToRequeuingLimitExceeded"), want: explainA(Warning, "")},
 		// Its user has brought that about by a time limit.
 		"one that reached its time limit": on(deactivated("DeactivatedDueToMaximumExecutionTimeExceeded")),
-	} {
-		t.Run(name, func(t *testing.T) {
-			over := lost("c")
-			over.Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
-			f := with(t, func(f *Facts) { f.TrainJobs = []trainjob.TrainJob{lost("a"), lost("b"), over} }, tc.change)
-			finds(t, f, tc.want...)
-			if len(tc.want) > 0 && tc.want[0].Problem != "" {
-				expect.Same(t, "Unexpected problem", tc.want[0].Problem, newReport(f).Findings[0].Problem)
-			}
-		})
-	}
+	}, func(t *testing.T, tc broken) {
+		over := lost("c")
+		over.Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
+		f := with(t, func(f *Facts) { f.TrainJobs = []trainjob.TrainJob{lost("a"), lost("b"), over} }, tc.change)
+		finds(t, f, tc.want...)
+		if len(tc.want) > 0 && tc.want[0].Problem != "" {
+			expect.Same(t, "Unexpected problem", tc.want[0].Problem, newReport(f).Findings[0].Problem)
+		}
+	})
 }
 
 // TestPodsOfStuckTrainJobs has explain told of pods and of what the kubelet says of them.
@@ -594,11 +584,12 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		permitted     = "kueue-trainer has its permissions"
 		enforced      = "kueue-trainer's policies are enforced"
 	)
-	for name, tc := range map[string]struct {
+	type row struct {
 		change func(*Facts)
 		want   []string
 		reason string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil },
 			want:   []string{configuration, external, unmanaged, restarted, started, gates, alike, optedIn},
 			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"},
@@ -610,23 +601,21 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 			reason: "kueue-trainer is not installed"},
 		"without an answer to the TrainJob": {change: func(f *Facts) { f.Probed = nil }, want: []string{one, restarted},
 			reason: "the API server gave no answer to a TrainJob made as a dry run"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := with(t, tc.change)
-			r := newReport(f)
-			var want, got []string
-			for _, check := range tc.want {
-				want = append(want, "Could not check whether "+check+", because "+tc.reason+".")
-				expect.That(t, !slices.Contains(r.Passed, check), "Called in order: %s", check)
+	}, func(t *testing.T, tc row) {
+		f := with(t, tc.change)
+		r := newReport(f)
+		var want, got []string
+		for _, check := range tc.want {
+			want = append(want, "Could not check whether "+check+", because "+tc.reason+".")
+			expect.That(t, !slices.Contains(r.Passed, check), "Called in order: %s", check)
+		}
+		for _, finding := range r.Findings {
+			if finding.Reason == "NotChecked" {
+				got = append(got, finding.Problem)
 			}
-			for _, finding := range r.Findings {
-				if finding.Reason == "NotChecked" {
-					got = append(got, finding.Problem)
-				}
-			}
-			expect.Same(t, "Unexpected remarks", want, got)
-		})
-	}
+		}
+		expect.Same(t, "Unexpected remarks", want, got)
+	})
 }
 
 // TestForbiddenIsNotMissing has nobody judge by what could not be read, and everybody told of that.
@@ -656,7 +645,7 @@ func TestForbiddenIsNotMissing(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			f := healthy(t)
 			// What is right only by the manager's configuration.
-			f.Leases[0].Name, f.Nodes[0] = "other", gpuNode("gpu-0", h100, teamTaint)
+			f.Leases[0].Name, f.Nodes[0] = "other", gpuNode("gpu-0", kit.H100, teamTaint)
 			f.managerConfig("leaderElection: {resourceName: other}\ntolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
 			finds(t, f)
 			f.Unread[kind] = notAllowedTo("list", string(kind))
@@ -684,26 +673,24 @@ func notAllowedTo(verb, resource string) error {
 
 func TestOnlyRightsAreToldAsRights(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "jobsets"}, "x", errors.New("exceeded quota: none, requested: count/jobsets=1"))
-	for name, tc := range map[string]struct {
+	type row struct {
 		unread map[Kind]error
 		reason string
 		code   int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"no right to make one":    {unread: map[Kind]error{jobSetProbe: notAllowedTo("create", "jobsets")}, reason: "you may not make one", code: exit.Unseen},
 		"no right to list them":   {unread: map[Kind]error{nodes: notAllowedTo("list", "nodes")}, reason: "you may not list them", code: exit.Unseen},
 		"a quota":                 {unread: map[Kind]error{jobSetProbe: quota}, reason: quota.Error(), code: exit.Failed},
 		"a timeout":               {unread: map[Kind]error{nodes: apierrors.NewTimeoutError("slow", 1)}, reason: "Timeout: slow", code: exit.Failed},
 		"a quota, beside a right": {unread: map[Kind]error{jobSetProbe: quota, flavorProbe: notAllowedTo("create", "resourceflavors")}, reason: quota.Error(), code: exit.Failed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			f.Unread = tc.unread
-			r := newReport(f)
-			expect.That(t, slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }),
-				"The reason is not told: %+v", r.Unseen)
-			err := report(io.Discard, "", r)
-			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
-			expect.That(t, strings.Contains(err.Error(), "run doctor as somebody") == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f := healthy(t)
+		f.Unread = tc.unread
+		r := newReport(f)
+		expect.That(t, slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }), "The reason is not told: %+v", r.Unseen)
+		err := report(io.Discard, "", r)
+		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
+		expect.That(t, strings.Contains(err.Error(), "run doctor as somebody") == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)
+	})
 }

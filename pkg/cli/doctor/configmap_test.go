@@ -27,11 +27,12 @@ func TestPrintConfigMap(t *testing.T) {
 		gets       = "  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n"
 		ours       = "kind: Configuration # ours\ncontroller:\n  groupKindConcurrency:\n    TrainJob.trainer.kubeflow.org: 3\n"
 	)
-	for name, tc := range map[string]struct {
+	type row struct {
 		kueue, manager, flag             string
 		ofKueue, workers, withoutJobSets bool
 		want, wantErr                    string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"TrainJob goes from one list to the other, comments stay": {ofKueue: true,
 			kueue: "# ours\nintegrations:\n  frameworks:\n  - batch/job # keep\n  - trainer.kubeflow.org/trainjob\nwaitForPodsReady:\n  timeout: 5m\n",
 			want:  "# ours\nintegrations:\n  frameworks:\n  - batch/job # keep\n" + external + "waitForPodsReady:\n  timeout: 5m\n"},
@@ -51,34 +52,31 @@ func TestPrintConfigMap(t *testing.T) {
 			want:    ours + "featureGates:\n  PartialAdmission: false\n"},
 		"a configuration that is no mapping": {ofKueue: true, kueue: "[]",
 			wantErr: "ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml: it is no YAML mapping"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &Facts{ConfigMaps: []corev1.ConfigMap{configMap(kueuePart, tc.kueue), configMap(managerPart, tc.manager)}}
-			f.ConfigMaps[0].ResourceVersion = "7"
-			if tc.workers {
-				f.MultiKueueClusters = []kueue.MultiKueueCluster{{}}
-			}
-			f.Deployments = []appsv1.Deployment{deployment(kueuePart)}
-			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{tc.flag}
-			var out strings.Builder
-			f.Namespaces = partNamespaces()
-			p, change := managerPart, f.likeKueue
-			if tc.ofKueue {
-				p, change = kueuePart, func(config *kyaml.RNode) error { return f.besideManager(config, tc.withoutJobSets) }
-			}
-			err := printConfigMap(&out, f, p, change)
-			if tc.wantErr != "" {
-				expect.Same(t, "Unexpected error", tc.wantErr, expect.Text(err))
-				return
-			}
-			expect.NoError(t, err)
-			var got corev1.ConfigMap
-			expect.NoError(t, yaml.Unmarshal([]byte(out.String()), &got))
-			expect.Same(t, "Unexpected configuration", tc.want, got.Data[p.configKey])
-			expect.That(t, !tc.ofKueue || got.ResourceVersion == "7",
-				"The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f := &Facts{ConfigMaps: []corev1.ConfigMap{configMap(kueuePart, tc.kueue), configMap(managerPart, tc.manager)}}
+		f.ConfigMaps[0].ResourceVersion = "7"
+		if tc.workers {
+			f.MultiKueueClusters = []kueue.MultiKueueCluster{{}}
+		}
+		f.Deployments = []appsv1.Deployment{deployment(kueuePart)}
+		f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{tc.flag}
+		var out strings.Builder
+		f.Namespaces = partNamespaces()
+		p, change := managerPart, f.likeKueue
+		if tc.ofKueue {
+			p, change = kueuePart, func(config *kyaml.RNode) error { return f.besideManager(config, tc.withoutJobSets) }
+		}
+		err := printConfigMap(&out, f, p, change)
+		if tc.wantErr != "" {
+			expect.Same(t, "Unexpected error", tc.wantErr, expect.Text(err))
+			return
+		}
+		expect.NoError(t, err)
+		var got corev1.ConfigMap
+		expect.NoError(t, yaml.Unmarshal([]byte(out.String()), &got))
+		expect.Same(t, "Unexpected configuration", tc.want, got.Data[p.configKey])
+		expect.That(t, !tc.ofKueue || got.ResourceVersion == "7", "The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
+	})
 }
 
 func TestPrintConfigMapUnderAnotherKey(t *testing.T) {

@@ -124,8 +124,7 @@ func TestFleet(t *testing.T) {
 			west(f).CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, west(f).CRDs...)
 		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs = older }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
-		"a newer Trainer, with another field": on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).
-			fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a newer Trainer, with another field":  on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).Runtimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
 			fails("WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
 		"a runtime of a namespace that is missing": on(func(f *Facts) {
@@ -208,77 +207,65 @@ func TestWorkersUnseen(t *testing.T) {
 	)
 	forbidden, noReviews, noAnswer := notAllowedTo("list", "x"), notAllowedTo("create", "subjectaccessreviews"), errors.New("no answer")
 	type told struct{ Remarks, Unseen, Passed []string }
-	for name, tc := range map[string]struct {
-		change func(f *Facts, west *Worker)
-		want   told
-	}{
-		"in order": {change: func(*Facts, *Worker) {}, want: told{Passed: []string{lasts, may}}},
-		"one that does not answer": {change: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
-			want: told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}}},
-		"one whose runtimes may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.Runtimes = forbidden, nil },
-			want: told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
-		"one whose queues may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
-			want: told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
-		"one that may not be asked who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noReviews },
-			want: told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}}},
-		"one that cannot say who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
-			want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
-		"a kubeconfig that runs a command": {change: func(f *Facts, _ *Worker) {
+	expect.Rows(t, map[string]expect.Row[func(f *Facts, west *Worker), told]{
+		"in order": {In: func(*Facts, *Worker) {}, Want: told{Passed: []string{lasts, may}}},
+		"one that does not answer": {In: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
+			Want: told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}}},
+		"one whose runtimes may not be listed": {In: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.Runtimes = forbidden, nil },
+			Want: told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
+		"one whose queues may not be listed": {In: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
+			Want: told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
+		"one that may not be asked who may do what": {In: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noReviews },
+			Want: told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}}},
+		"one that cannot say who may do what": {In: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
+			Want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
+		"a kubeconfig that runs a command": {In: func(f *Facts, _ *Worker) {
 			f.Workers[1].Access = &Access{Secret: "west-access", Unclear: "it runs a command"}
-		}, want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}}},
-		"a token of somebody": {change: func(f *Facts, _ *Worker) {
+		}, Want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}}},
+		"a token of somebody": {In: func(f *Facts, _ *Worker) {
 			f.Workers[1].Access.User, f.Workers[1].Access.Unclear = "", "it is somebody's"
-		},
-			want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
-		"Secrets that may not be read": {change: func(f *Facts, _ *Worker) {
+		}, Want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
+		"Secrets that may not be read": {In: func(f *Facts, _ *Worker) {
 			f.Unread[secrets], f.Workers[0].Access, f.Workers[1].Access = notAllowedTo("get", "secrets"), nil, nil
-		},
-			want: told{Unseen: []string{"secrets: you may not get them"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := with(t, inTheFleet)
-			tc.change(f, &f.Workers[1])
-			finds(t, f)
-			report := newReport(f)
-			var got told
-			for _, finding := range report.Findings {
-				if finding.Reason == notCheckedReason && !strings.Contains(finding.Problem, "worker cluster east") {
-					got.Remarks = append(got.Remarks, finding.Problem)
-				}
+		}, Want: told{Unseen: []string{"secrets: you may not get them"}}},
+	}, func(t *testing.T, tc expect.Row[func(f *Facts, west *Worker), told]) {
+		f := with(t, inTheFleet)
+		tc.In(f, &f.Workers[1])
+		finds(t, f)
+		report := newReport(f)
+		var got told
+		for _, finding := range report.Findings {
+			if finding.Reason == notCheckedReason && !strings.Contains(finding.Problem, "worker cluster east") {
+				got.Remarks = append(got.Remarks, finding.Problem)
 			}
-			for _, u := range report.Unseen {
-				got.Unseen = append(got.Unseen, u.Kind+": "+u.Reason)
+		}
+		for _, u := range report.Unseen {
+			got.Unseen = append(got.Unseen, u.Kind+": "+u.Reason)
+		}
+		for _, name := range report.Passed {
+			if name == lasts || name == may {
+				got.Passed = append(got.Passed, name)
 			}
-			for _, name := range report.Passed {
-				if name == lasts || name == may {
-					got.Passed = append(got.Passed, name)
-				}
-			}
-			expect.Same(t, "Unexpected report", tc.want, got)
-		})
-	}
+		}
+		expect.Same(t, "Unexpected report", tc.Want, got)
+	})
 }
 
 func TestElsewhere(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(manager, there *Facts)
-		want   string
-	}{
-		"its worker":                 {change: func(*Facts, *Facts) {}},
-		"the manager cluster itself": {change: func(manager, there *Facts) { there.Namespaces = manager.Namespaces }, want: "is the manager cluster itself"},
-		"a cluster with a TrainJob of the same name": {change: func(manager, there *Facts) {
+	expect.Rows(t, map[string]expect.Row[func(manager, there *Facts), string]{
+		"its worker":                 {In: func(*Facts, *Facts) {}},
+		"the manager cluster itself": {In: func(manager, there *Facts) { there.Namespaces = manager.Namespaces }, Want: "is the manager cluster itself"},
+		"a cluster with a TrainJob of the same name": {In: func(manager, there *Facts) {
 			job := &manager.TrainJobs[0]
 			manager.Workloads = []kueue.Workload{{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
 				Status:     kueue.WorkloadStatus{ClusterName: new("west")},
 			}}
 			there.TrainJobs = manager.TrainJobs
-		}, want: "is not the copy of this one"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := with(t, inTheFleet)
-			tc.change(f, west(f))
-			expect.Says(t, f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"}), tc.want)
-		})
-	}
+		}, Want: "is not the copy of this one"},
+	}, func(t *testing.T, tc expect.Row[func(manager, there *Facts), string]) {
+		f := with(t, inTheFleet)
+		tc.In(f, west(f))
+		expect.Says(t, f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"}), tc.Want)
+	})
 }

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -20,7 +19,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
@@ -36,8 +34,6 @@ import (
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-
-const h100 = "NVIDIA-H100-80GB-HBM3"
 
 // healthy are the facts of an installation as its manifests make it, with one pool of two
 // nodes, on which nothing runs.
@@ -75,8 +71,8 @@ func healthy(t *testing.T) *Facts {
 	}
 	withPermissions(f)
 	withPolicies(f)
-	f.Nodes = []corev1.Node{gpuNode("gpu-0", h100), gpuNode("gpu-1", h100)}
-	f.Flavors = []kueue.ResourceFlavor{flavor("h100", h100)}
+	f.Nodes = []corev1.Node{gpuNode("gpu-0", kit.H100), gpuNode("gpu-1", kit.H100)}
+	f.Flavors = []kueue.ResourceFlavor{flavor("h100", kit.H100)}
 	f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "16")}
 	f.LocalQueues = []kueue.LocalQueue{localQueue("jobs", "queue", "gpus")}
 	return f
@@ -237,9 +233,9 @@ func with(t *testing.T, changes ...func(*Facts)) *Facts {
 // eachFinds breaks a healthy installation in each way, after some other, and compares what is found.
 func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
 	t.Helper()
-	for name, tc := range ways {
-		t.Run(name, func(t *testing.T) { finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...) })
-	}
+	expect.Rows(t, ways, func(t *testing.T, tc broken) {
+		finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...)
+	})
 }
 
 // unfilled is the name of a value, not what it stands for.
@@ -253,14 +249,12 @@ func finds(t *testing.T, f *Facts, want ...Finding) {
 	report := newReport(f)
 	got := slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Severity == Info })
 	sortFindings(want)
-	expect.Same(t, fmt.Sprintf("Unexpected findings %+v", got), want, got,
-		cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty())
+	expect.Same(t, fmt.Sprintf("Unexpected findings %+v", got), want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty())
 	for _, finding := range report.Findings {
 		expect.That(t, !unfilled.MatchString(fmt.Sprint(finding)), "Finding with a value that was not filled in: %+v", finding)
 	}
 	for _, finding := range got {
-		expect.That(t, finding.Problem != "" && finding.Effect != "" && len(finding.Commands) != 0,
-			"Finding without problem, effect or command: %+v", finding)
+		expect.That(t, finding.Problem != "" && finding.Effect != "" && len(finding.Commands) != 0, "Finding without problem, effect or command: %+v", finding)
 	}
 }
 
@@ -279,22 +273,7 @@ func TestEveryRowIsComplete(t *testing.T) {
 			expect.That(t, c.ID != "" && c.Severity != 0 && (c.When != "" || told[c.ID]), "A row that the docs cannot describe: %+v", c)
 			told[c.ID] = true
 			expect.Same(t, "It is another case of a check: "+c.ID, c.wrong == nil, c.inOrder == "")
-			expect.That(t, (c.wrong == nil) == (c.looksAt == nil),
-				"A row that is neither a check nor another case of one: %s, %s", c.ID, c.When)
+			expect.That(t, (c.wrong == nil) == (c.looksAt == nil), "A row that is neither a check nor another case of one: %s, %s", c.ID, c.When)
 		}
-	}
-}
-
-func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
-	names := policies.Names()
-	expect.Need(t, len(names) != 0, "no policies")
-	for _, name := range names {
-		content := expect.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
-		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-		var policy admissionregistrationv1.ValidatingAdmissionPolicy
-		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		expect.NoError(t, decoder.Decode(&policy))
-		expect.NoError(t, decoder.Decode(&binding))
-		expect.Same(t, "Unexpected names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 	}
 }

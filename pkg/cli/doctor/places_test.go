@@ -132,15 +132,13 @@ func TestReleaseOfHelm(t *testing.T) {
 			f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create)
 		}).fails("WebhookScope", ourMutating, upgrade+` --set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`),
 		"a policy is missing": on(byHelm, func(f *Facts) { f.Policies = f.Policies[1:] }).
-			warns("PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-claims",
-				upgrade+" --set policies.enabled=true"),
+			warns("PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-claims", upgrade+" --set policies.enabled=true"),
 		"scaled to nothing": on(byHelm, func(f *Facts) {
 			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
 		}).fails("ManagerNotRunning", ourDeployment, upgrade+" --set replicas=2"),
 		"gone, but for a role": on(byHelm, uninstalled).fails("NoIntegration", ourDeployment, upgrade),
 		"other settings than Kueue's": on(byHelm, func(f *Facts) { f.managerConfig("manageJobsWithoutQueueName: true\ncontroller: {}") }).
-			warns("SettingsDiffer", managerConfig,
-				upgrade+` --set-json 'configuration={"manageJobsWithoutQueueName":null}'`, restartManager),
+			warns("SettingsDiffer", managerConfig, upgrade+` --set-json 'configuration={"manageJobsWithoutQueueName":null}'`, restartManager),
 		"another gate than Kueue has by a flag": on(byHelm, func(f *Facts) {
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=VisibilityOnDemand=false"}
 			f.managerConfig("featureGates: {VisibilityOnDemand: true, PartialAdmission: true}")

@@ -15,8 +15,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-const a100 = "NVIDIA-A100-SXM4-80GB"
-
 var teamTaint = corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 
 func TestPools(t *testing.T) {
@@ -44,9 +42,9 @@ func TestPools(t *testing.T) {
 	}
 	misspelled := func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" }
 	racked := func(f *Facts) { f.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks")) }
-	oneTainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) }
+	oneTainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", kit.H100, teamTaint) }
 	tainted := func(f *Facts) {
-		f.Nodes = []corev1.Node{gpuNode("gpu-0", h100, teamTaint), gpuNode("gpu-1", h100, teamTaint)}
+		f.Nodes = []corev1.Node{gpuNode("gpu-0", kit.H100, teamTaint), gpuNode("gpu-1", kit.H100, teamTaint)}
 	}
 	eachFinds(t, map[string]broken{
 		"a flavor that no node has, with quota": on(flavors(flavor("b200", "NVIDIA-B200")), queues(clusterQueue("more", "b200", "8"))).
@@ -55,11 +53,11 @@ func TestPools(t *testing.T) {
 		"a flavor whose label is misspelled": on(misspelled).
 			finds(withoutNodes("h100", `kubectl patch resourceflavor h100 --type=json -p '[{"op":"replace","path":"/spec/nodeLabels","value":{"nvidia.com/gpu.product":"NVIDIA-H100-80GB-HBM3"}}]'`),
 				withoutFlavor("gpu-0")),
-		"a misspelled flavor that may mean either of two pools": on(misspelled, nodes(gpuNode("other-0", a100))).
+		"a misspelled flavor that may mean either of two pools": on(misspelled, nodes(gpuNode("other-0", kit.A100))).
 			finds(withoutNodes("h100", generatePools), withoutFlavor("gpu-0"), withoutFlavor("other-0")),
 		"a misspelled flavor with a topology, which cannot change its labels": on(misspelled, racked).finds(withoutNodes("h100", generatePools), withoutFlavor("gpu-0")),
-		"GPU nodes in no flavor": on(nodes(gpuNode("other-0", a100), gpuNode("other-1", a100))).finds(withoutFlavor("other-0")),
-		"GPU nodes in a flavor for other resources": on(nodes(gpuNode("other-0", a100)), flavors(flavor("cpus", a100)), queues(*kit.ClusterQueue("cpus", kit.Quota{Flavor: "cpus", Of: "cpu", Amount: "4"}))).
+		"GPU nodes in no flavor": on(nodes(gpuNode("other-0", kit.A100), gpuNode("other-1", kit.A100))).finds(withoutFlavor("other-0")),
+		"GPU nodes in a flavor for other resources": on(nodes(gpuNode("other-0", kit.A100)), flavors(flavor("cpus", kit.A100)), queues(*kit.ClusterQueue("cpus", kit.Quota{Flavor: "cpus", Of: "cpu", Amount: "4"}))).
 			finds(withoutFlavor("other-0")),
 		"nodes without GPUs":      on(nodes(corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}})),
 		"no flavor at all":        on(func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }),
@@ -78,12 +76,12 @@ func TestPools(t *testing.T) {
 			f.Nodes = f.Nodes[:1]
 			f.Cohorts = []kueue.Cohort{{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: kueue.CohortSpec{ResourceGroups: clusterQueue("", "h100", "10").Spec.ResourceGroups}}}
 		}).finds(above(quota("clusterqueue", "gpus", "5"), quota("cohort", "all", "3"))),
-		"quotas of flavors that share nodes count together": on(flavors(flavor("any", ""), flavor("same", h100)), func(f *Facts) { f.Flavors[1].Spec.NodeLabels = nil },
+		"quotas of flavors that share nodes count together": on(flavors(flavor("any", ""), flavor("same", kit.H100)), func(f *Facts) { f.Flavors[1].Spec.NodeLabels = nil },
 			queues(clusterQueue("more", "same", "4"), clusterQueue("any", "any", "2"))).
 			finds(above(quota("clusterqueue", "gpus", "12"), quota("clusterqueue", "any", "1"), quota("clusterqueue", "more", "3"))),
-		"a flavor that is in excess by itself comes first": on(flavors(flavor("same", h100)), queues(clusterQueue("more", "same", "20"))).
+		"a flavor that is in excess by itself comes first": on(flavors(flavor("same", kit.H100)), queues(clusterQueue("more", "same", "20"))).
 			warns("QuotaAboveNodes", "ResourceFlavor same", quota("clusterqueue", "more", "16")),
-		"flavors that share nodes, with quotas for all of them": on(flavors(flavor("same", h100)), func(f *Facts) {
+		"flavors that share nodes, with quotas for all of them": on(flavors(flavor("same", kit.H100)), func(f *Facts) {
 			f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "8"), clusterQueue("more", "same", "8")}
 		}),
 		"a quota of what no node has": on(func(f *Facts) {
@@ -102,7 +100,7 @@ func TestPools(t *testing.T) {
 		"a taint that a rule of the manager's configuration is for": on(tainted, withManager("tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")),
 		"a taint that the flavor declares":                          on(tainted, func(f *Facts) { f.Flavors[0].Spec.NodeTaints = []corev1.Taint{teamTaint} }),
 		"a cordoned node": on(func(f *Facts) {
-			f.Nodes[1] = gpuNode("gpu-1", h100, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
+			f.Nodes[1] = gpuNode("gpu-1", kit.H100, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
 		}),
 	})
 }

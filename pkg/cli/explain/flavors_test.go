@@ -49,8 +49,7 @@ func TestFlavors(t *testing.T) {
 		"the borrowing limit, for now": given(taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)).
 			tell(skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")),
 		"borrowed from the cohort": given(lent("0", "32", nil, nil)).tell(h100),
-		"a lending limit": given(lent("0", "32", nil, resource.NewQuantity(8, resource.DecimalSI))).
-			tell(skipped("ClusterQueue gpus has 8 GPUs at the most")),
+		"a lending limit":          given(lent("0", "32", nil, resource.NewQuantity(8, resource.DecimalSI))).tell(skipped("ClusterQueue gpus has 8 GPUs at the most")),
 		"a taint of the flavor": given(func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }).
 			tell(skipped("taint maintenance:NoSchedule of the flavor is not tolerated"), a100),
 		"a taint that the flavor itself tolerates": given(func(s *scene) {
@@ -121,14 +120,11 @@ func TestFlavors(t *testing.T) {
 				{Name: "budget"}, {Name: "provision", OnFlavors: []kueue.ResourceFlavorReference{"h100"}},
 			}}
 		}).tell(skipped("admission check provision is not active: its controller example.com/provision has not answered"), a100Fits),
-		"a topology that fits": given(topology(&kueue.PodSetTopologyRequest{Preferred: new("rack")})).
-			tell(h100, untopological),
+		"a topology that fits": given(topology(&kueue.PodSetTopologyRequest{Preferred: new("rack")})).tell(h100, untopological),
 		"a topology that is too small": given(topology(&kueue.PodSetTopologyRequest{Required: new("rack")})).
-			tell(skipped(`topology "racks" allows to fit only 2 out of 4 pod(s)`),
-				untopological),
+			tell(skipped(`topology "racks" allows to fit only 2 out of 4 pod(s)`), untopological),
 		"a level that the topology does not have": given(topology(&kueue.PodSetTopologyRequest{Required: new("block")})).
-			tell(skipped("topology racks of the flavor has no level block, which the PodSet asks for"),
-				untopological),
+			tell(skipped("topology racks of the flavor has no level block, which the PodSet asks for"), untopological),
 		"a flavor for topologies only": given(topology(nil)).
 			tell(skipped("the flavor is for topology-aware scheduling only, which the PodSet does not ask for"), a100),
 		"a topology all of whose nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1, 2, 3)).tell(skipped("the flavor's nodes that would do are cordoned")),
@@ -221,8 +217,7 @@ func TestStateOfTopologies(t *testing.T) {
 	)
 	required := func(level string) *kueue.PodSetTopologyRequest { return &kueue.PodSetTopologyRequest{Required: &level} }
 	eachScene(t, "state", map[string]row[State]{
-		"nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1)).is(Waiting, string(Topology),
-			waits+": needs 32 GPUs"+fits("4", "2"), waitsForNodes),
+		"nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1)).is(Waiting, string(Topology), waits+": needs 32 GPUs"+fits("4", "2"), waitsForNodes),
 		"pods of others are in each rack": given(asksOf(2, required("rack")), busyRacks, func(s *scene) {
 			s.inventory.Topologies[0].Spec.Levels = s.inventory.Topologies[0].Spec.Levels[:1]
 		}).is(Waiting, string(Topology), waits+": needs 16 GPUs"+fits("2", "1"), "wait until pods nearby have ended"),
@@ -232,7 +227,6 @@ func TestStateOfTopologies(t *testing.T) {
 			waits+": needs 32 GPUs"+fits("4", "2"), "prefer rack instead of requiring it"+otherwise),
 		"preferred already": given(asksOf(5, &kueue.PodSetTopologyRequest{Preferred: new("rack")})).stuck(Waiting, string(Topology),
 			waits+": needs 40 GPUs"+fits("5", "4"), smaller),
-		"more than all nodes": given(asksOf(5, required("rack"))).stuck(Waiting, string(Topology),
-			waits+": needs 40 GPUs"+fits("5", "2"), smaller),
+		"more than all nodes": given(asksOf(5, required("rack"))).stuck(Waiting, string(Topology), waits+": needs 40 GPUs"+fits("5", "2"), smaller),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }

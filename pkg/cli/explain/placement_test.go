@@ -49,16 +49,15 @@ func TestPlacement(t *testing.T) {
 }
 
 func TestValueText(t *testing.T) {
-	for name, tc := range map[string]struct{ field, value, want string }{
+	type row struct{ field, value, want string }
+	expect.Rows(t, map[string]row{
 		"a text":      {"nodeSelector[pool]", `"h100"`, "h100"},
 		"tolerations": {"tolerations", `[{"operator":"Exists"},{"key":"a","value":"b","effect":"NoSchedule"},{"key":"c","operator":"Exists"}]`, "*, a=b:NoSchedule, c"},
 		"a gate":      {"schedulingGates[g]", `{"name":"g"}`, "g"},
 		"other":       {"affinity.nodeAffinity", `{"a":[1]}`, `{"a":[1]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
+	})
 }
 
 func TestPlace(t *testing.T) {
@@ -82,11 +81,12 @@ func TestOrdinal(t *testing.T) {
 func TestTimeLimit(t *testing.T) {
 	limit := func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = new(int32(3600)) }
 	ranBefore := func(s *scene) { s.Workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(600)) }
-	for name, tc := range map[string]struct {
+	type row struct {
 		scene changes
 		want  *TimeLimit
 		says  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"none":                   {scene: changes{admitted}},
 		"no Workload":            {scene: changes{limit, withoutWorkload}},
 		"while it waits":         {scene: changes{limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
@@ -95,15 +95,12 @@ func TestTimeLimit(t *testing.T) {
 		"exceeded while it stops": {scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }},
 			want: &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
 		"over": {scene: changes{limit, admitted, with(kueue.WorkloadFinished, "", "", 1)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := Explain(newScene(tc.scene...).facts(t))
-			expect.Same(t, "Unexpected time limit", tc.want, e.TimeLimit)
-			text := printed(t, &e)
-			expect.That(t, (tc.says != "" || !strings.Contains(text, "Time limit:")) && strings.Contains(text, tc.says),
-				"Want %q in:\n%s", tc.says, text)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		e := Explain(newScene(tc.scene...).facts(t))
+		expect.Same(t, "Unexpected time limit", tc.want, e.TimeLimit)
+		text := printed(t, &e)
+		expect.That(t, (tc.says != "" || !strings.Contains(text, "Time limit:")) && strings.Contains(text, tc.says), "Want %q in:\n%s", tc.says, text)
+	})
 }
 
 func TestHeld(t *testing.T) {

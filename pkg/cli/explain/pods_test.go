@@ -40,14 +40,12 @@ func TestStateOfPods(t *testing.T) {
 		"being made for longer than that takes": given(admitted, pods(onNode(6))).stuck(Starting, creating, fourPods+creating, describe),
 		"being made, and who knows of an image": given(admitted, pods(onNode(6)), func(s *scene) { s.Unseen = []string{"events"} }).is(
 			Starting, creating, fourPods+creating, ""),
-		"whose image is pulled": given(admitted, pods(onNode(7)), toldOfPods("Pulling", `Pulling image "torch"`, 6)).is(Starting, creating,
-			pulling, ""),
+		"whose image is pulled": given(admitted, pods(onNode(7)), toldOfPods("Pulling", `Pulling image "torch"`, 6)).is(Starting, creating, pulling, ""),
 		"whose image is pulled for longer than that takes": given(admitted, pods(onNode(30)), toldOfPods("Pulling", `Pulling image "torch"`, 29)).stuck(
 			Starting, creating, pulling, describe),
 		"that lack a volume for a moment": given(admitted, pods(onNode(1)), toldOfPods("FailedMount", `configmap "data" not found`, 0)).is(
 			Starting, creating, unset, ""),
-		"that lack a volume": given(admitted, pods(onNode(6)), toldOfPods("FailedMount", `configmap "data" not found`, 0)).stuck(Starting, creating,
-			unset, describe),
+		"that lack a volume": given(admitted, pods(onNode(6)), toldOfPods("FailedMount", `configmap "data" not found`, 0)).stuck(Starting, creating, unset, describe),
 		"whose init container works": given(admitted, pods(onNode(60), func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateRunning(60)}}
 		})).is(Starting, "PodInitializing", fourPods+"PodInitializing (init container fetch runs)", ""),
@@ -71,9 +69,8 @@ func TestStateOfPods(t *testing.T) {
 			crashed(2, stateWaiting(loop), stateExited(1, 1, "of "+p.Name))(p)
 		}), func(s *scene) { s.Pods[2].Status.ContainerStatuses[0].RestartCount = 8 }).stuck(Starting, loop,
 			fourPods+"CrashLoopBackOff (container node was started again 8 times; the last run ended with exit code 1: of llm-node-0-2)", previous),
-		"that crashed once": given(admitted, pods(onNode(5), crashed(1, stateRunning(1), stateExited(1, 1, "")))).is(Running, "Running", runs4, ""),
-		"that crashed and run longer now": given(admitted, pods(onNode(9), crashed(5, stateRunning(4), stateExited(1, 5, "")))).is(Running, "Running",
-			runs4, ""),
+		"that crashed once":               given(admitted, pods(onNode(5), crashed(1, stateRunning(1), stateExited(1, 1, "")))).is(Running, "Running", runs4, ""),
+		"that crashed and run longer now": given(admitted, pods(onNode(9), crashed(5, stateRunning(4), stateExited(1, 5, "")))).is(Running, "Running", runs4, ""),
 		"being made, beside some that cannot be": given(admitted, withPods(3, onNode(1)), withPods(1, func(p *corev1.Pod) {
 			p.Name = "llm-node-0-3"
 			onNode(1)(p)

@@ -161,34 +161,29 @@ func queued() []client.Object {
 
 // TestPodEvents has what kubelets say told in both ways of reading, while there is a pod to be made.
 func TestPodEvents(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*corev1.Pod)
-		want   []string
-	}{
-		"a pod to be made":   {change: onNode(1), want: []string{"FailedMount", ImagePulled}},
-		"a pod without node": {change: func(*corev1.Pod) {}},
-		"a pod that runs":    {change: func(p *corev1.Pod) { onNode(1)(p); runningPod(p) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(admitted, withPods(1, tc.change))
-			s.JobSet.OwnerReferences = s.Workload.OwnerReferences
-			objects := []client.Object{s.Job, s.Workload, s.JobSet, &s.Pods[0]}
-			s.Pods[0].Namespace, s.Pods[0].Labels = "team", map[string]string{jobsetapi.JobSetNameKey: "llm"}
-			for minutes, reason := range []string{"FailedMount", ImagePulled, "Pulled"} {
-				e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: reason, Namespace: "team"}, Type: corev1.EventTypeNormal, Reason: reason,
-					InvolvedObject: corev1.ObjectReference{Kind: "Pod", UID: s.Pods[0].UID}, LastTimestamp: minutesAgo(minutes)}
-				if reason == "FailedMount" {
-					e.Type = corev1.EventTypeWarning
-				}
-				objects = append(objects, e)
+	expect.Rows(t, map[string]expect.Row[func(*corev1.Pod), []string]{
+		"a pod to be made":   {In: onNode(1), Want: []string{"FailedMount", ImagePulled}},
+		"a pod without node": {In: func(*corev1.Pod) {}},
+		"a pod that runs":    {In: func(p *corev1.Pod) { onNode(1)(p); runningPod(p) }},
+	}, func(t *testing.T, tc expect.Row[func(*corev1.Pod), []string]) {
+		s := newScene(admitted, withPods(1, tc.In))
+		s.JobSet.OwnerReferences = s.Workload.OwnerReferences
+		objects := []client.Object{s.Job, s.Workload, s.JobSet, &s.Pods[0]}
+		s.Pods[0].Namespace, s.Pods[0].Labels = "team", map[string]string{jobsetapi.JobSetNameKey: "llm"}
+		for minutes, reason := range []string{"FailedMount", ImagePulled, "Pulled"} {
+			e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: reason, Namespace: "team"}, Type: corev1.EventTypeNormal, Reason: reason,
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", UID: s.Pods[0].UID}, LastTimestamp: minutesAgo(minutes)}
+			if reason == "FailedMount" {
+				e.Type = corev1.EventTypeWarning
 			}
-			h := &harness{T: t, objects: objects}
-			all := expect.Must(ReadAll(t.Context(), h.client(), ""))(t)
-			for how, f := range map[string]*Facts{"one": h.facts(), "all": all.Facts[0]} {
-				expect.Same(t, "Unexpected events, read of "+how, tc.want, reasonsOf(f.PodEvents))
-			}
-		})
-	}
+			objects = append(objects, e)
+		}
+		h := &harness{T: t, objects: objects}
+		all := expect.Must(ReadAll(t.Context(), h.client(), ""))(t)
+		for how, f := range map[string]*Facts{"one": h.facts(), "all": all.Facts[0]} {
+			expect.Same(t, "Unexpected events, read of "+how, tc.Want, reasonsOf(f.PodEvents))
+		}
+	})
 }
 
 // TestPodsOfOthers has pods read by the job's label, and those of others only where they take of a topology.
@@ -197,18 +192,13 @@ func TestPodsOfOthers(t *testing.T) {
 	placed := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "placed", Annotations: map[string]string{kueue.PodSetRequiredTopologyAnnotation: "rack"}}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	bound := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "bound"}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	pending := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pending"}}
-	for name, tc := range map[string]struct {
-		topologies []client.Object
-		want       []string
-	}{
+	expect.Rows(t, map[string]expect.Row[[]client.Object, []string]{
 		"without a topology none are":                                     {},
-		"with a topology those on nodes, which Kueue has not placed, are": {topologies: []client.Object{topology}, want: []string{"bound"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: slices.Concat(queued(), []client.Object{placed.DeepCopy(), bound.DeepCopy(), pending.DeepCopy()}, tc.topologies)}
-			expect.Same(t, "Unexpected pods of others", tc.want, expect.Each(h.facts().Cluster.Pods, func(p corev1.Pod) string { return p.Name }))
-		})
-	}
+		"with a topology those on nodes, which Kueue has not placed, are": {In: []client.Object{topology}, Want: []string{"bound"}},
+	}, func(t *testing.T, tc expect.Row[[]client.Object, []string]) {
+		h := &harness{T: t, objects: slices.Concat(queued(), []client.Object{placed.DeepCopy(), bound.DeepCopy(), pending.DeepCopy()}, tc.In)}
+		expect.Same(t, "Unexpected pods of others", tc.Want, expect.Each(h.facts().Cluster.Pods, func(p corev1.Pod) string { return p.Name }))
+	})
 }
 
 func reasonsOf(events []corev1.Event) []string {
@@ -261,14 +251,15 @@ func TestPreview(t *testing.T) {
 		h.objects = append(h.objects, managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"))
 	}
 	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
-	for name, tc := range map[string]struct {
+	type row struct {
 		files  string
 		change func(*harness)
 		// want is pods of the first PodSet, the queue and the reason.
 		want string
 		// unseen are the configurations that decide, and that are not known.
 		unseen []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"the runtime of the cluster":       {files: job, want: "2  NoQueue", unseen: []string{missing}},
 		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: "3  NoQueue", unseen: []string{missing}},
 		"a namespaced runtime, in the namespace of the command": {files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced,
@@ -287,20 +278,18 @@ func TestPreview(t *testing.T) {
 		"a taint, and rules that are not to be seen": {files: job, change: kit.All(defaultQueue, tainted, rules, hidden), want: "2 default " + string(Taint),
 			unseen: []string{"configmaps of namespace " + config.Namespace}},
 		"rules that make no difference, not to be seen": {files: job, change: kit.All(defaultQueue, rules, hidden), want: "2 default Fits"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: append(queued(), clusterRuntime(t, "2"))}
-			kit.With(h, tc.change)
-			f := h.preview(tc.files)
-			e, pods := Explain(f), int32(0)
-			if len(f.PodSets) > 0 {
-				pods = f.PodSets[0].Count
-			}
-			expect.Same(t, "Unexpected preview", tc.want, fmt.Sprint(pods, " ", f.queueName(), " ", e.State.Reason))
-			unseen := slices.DeleteFunc(e.Unseen, func(kind string) bool { return !strings.Contains(kind, "config") })
-			expect.Same(t, "Unexpected configurations", tc.unseen, unseen, cmpopts.EquateEmpty())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		h := &harness{T: t, objects: append(queued(), clusterRuntime(t, "2"))}
+		kit.With(h, tc.change)
+		f := h.preview(tc.files)
+		e, pods := Explain(f), int32(0)
+		if len(f.PodSets) > 0 {
+			pods = f.PodSets[0].Count
+		}
+		expect.Same(t, "Unexpected preview", tc.want, fmt.Sprint(pods, " ", f.queueName(), " ", e.State.Reason))
+		unseen := slices.DeleteFunc(e.Unseen, func(kind string) bool { return !strings.Contains(kind, "config") })
+		expect.Same(t, "Unexpected configurations", tc.unseen, unseen, cmpopts.EquateEmpty())
+	})
 }
 
 func clusterRuntime(t *testing.T, nodes string) client.Object {
@@ -316,14 +305,15 @@ func TestStartOf(t *testing.T) {
 	inUse := func(s *scene) { kit.With(s, taken("h100", 4), taken("a100", 2)) }
 	inQueue := map[string]string{kit.QueueLabel: "gpus"}
 	classless := map[string]string{kit.QueueLabel: "gpus", kueueconstants.WorkloadPriorityClassLabel: "gone"}
-	for name, tc := range map[string]struct {
+	type row struct {
 		nodes  string
 		labels map[string]string
 		change func(*scene)
 		denied []string
 		told   outlook.Told
 		want   string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"it fits":                         {nodes: "2", labels: inQueue, want: "starts within a minute"},
 		"its priority class is not there": {nodes: "2", labels: classless, want: "does not start before somebody changes something"},
 		"its priority class is not there, and its pods would stay Pending": {nodes: "2", labels: classless, change: withoutNodes,
@@ -336,18 +326,16 @@ func TestStartOf(t *testing.T) {
 		"it names no queue":  {nodes: "2", want: "unknown, because it names no queue"},
 		"a runtime that the user may not read": {nodes: "2", labels: inQueue, denied: []string{"ClusterTrainingRuntime"},
 			want: "unknown, because it cannot be described, because you may not read its runtime"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene()
-			kit.With(s, tc.change)
-			h := &harness{T: t, objects: slices.Concat(s.objects(), inventory.Objects(s.inventory.Workloads), []client.Object{clusterRuntime(t, tc.nodes)}), deniedGets: tc.denied}
-			job := &trainjob.TrainJob{}
-			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "ClusterTrainingRuntime", "")), job))
-			job.Labels = tc.labels
-			start := expect.Must(StartOf(t.Context(), h.client(), job, tc.told))(t)
-			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newScene()
+		kit.With(s, tc.change)
+		h := &harness{T: t, objects: slices.Concat(s.objects(), inventory.Objects(s.inventory.Workloads), []client.Object{clusterRuntime(t, tc.nodes)}), deniedGets: tc.denied}
+		job := &trainjob.TrainJob{}
+		expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "ClusterTrainingRuntime", "")), job))
+		job.Labels = tc.labels
+		start := expect.Must(StartOf(t.Context(), h.client(), job, tc.told))(t)
+		expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
+	})
 }
 
 // TestForecastOfWhatKueueRefuses makes none where Kueue goes by more than is seen, and does not only look again.
@@ -375,17 +363,15 @@ func TestPreviewOfGenerateName(t *testing.T) {
 // TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.
 func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	other := "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"
-	for name, tc := range map[string]struct{ file, want string }{
-		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; created again, it " + other},
-		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: queued()}
-			admit(h.objects[1].(*kueue.Workload), "gpus", "h100", kueue.WorkloadAdmitted)
-			f := h.preview(fill(tc.file+"---"+runtimeYAML, "TrainingRuntime", "4"), "gpus")
-			expect.Same(t, "Unexpected preview", tc.want, StateOf(f).Message)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"the same again": {In: strings.Replace(jobYAML, "name: new", "name: llm", 1), Want: "exists already; created again, it " + other},
+		"another job":    {In: jobYAML, Want: "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most"},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		h := &harness{T: t, objects: queued()}
+		admit(h.objects[1].(*kueue.Workload), "gpus", "h100", kueue.WorkloadAdmitted)
+		f := h.preview(fill(tc.In+"---"+runtimeYAML, "TrainingRuntime", "4"), "gpus")
+		expect.Same(t, "Unexpected preview", tc.Want, StateOf(f).Message)
+	})
 }
 
 func TestFilesWithoutTrainJob(t *testing.T) {

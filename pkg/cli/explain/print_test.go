@@ -95,10 +95,7 @@ Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
 REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    assigned
 `
-	for name, tc := range map[string]struct {
-		scene changes
-		want  string
-	}{
+	expect.Rows(t, map[string]row[string]{
 		"with flavors there alone": {scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(nodes))},
 			want: `TrainJob team/llm is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100.
 
@@ -143,18 +140,16 @@ node             a100     32 GPUs   16     16      16    never: ClusterQueue gpu
 What helps with a flavor:
   a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 `},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := Explain(newScene(tc.scene...).facts(t))
-			e.Placement = nil
-			for _, w := range e.Workers {
-				if w.Explanation != nil {
-					w.Explanation.Placement = nil
-				}
+	}, func(t *testing.T, tc row[string]) {
+		e := Explain(newScene(tc.scene...).facts(t))
+		e.Placement = nil
+		for _, w := range e.Workers {
+			if w.Explanation != nil {
+				w.Explanation.Placement = nil
 			}
-			expect.Same(t, "Unexpected output", tc.want, printed(t, &e))
-		})
-	}
+		}
+		expect.Same(t, "Unexpected output", tc.want, printed(t, &e))
+	})
 }
 
 func TestNamesInJSON(t *testing.T) {

@@ -28,7 +28,7 @@ func TestWithPriority(t *testing.T) {
 		other, err = f.withPriority(t.Context(), "urgent")
 		return f, other, err
 	}
-	for name, tc := range map[string]row[State]{
+	expect.Rows(t, map[string]row[State]{
 		"it would preempt": given(ofH100, preempting, taken("h100", 4)).is(Waiting, "Preempts", supposed+"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting "+
 			"team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100", ""),
 		"it would be in front": given(ofH100, strict, pending("first", 10, minutesAgo(60))).is(Waiting, "Fits", supposed+couldHave32, ""),
@@ -37,28 +37,21 @@ func TestWithPriority(t *testing.T) {
 		"something else keeps it back": given(gated).stuck(Waiting, "AdmissionGated",
 			supposed+"waits all the same, and is held back by annotation kueue.x-k8s.io/admission-gated-by", "whoever set the annotation has to take it off"),
 		"its class is not there": given(withoutWorkload, naming("gone")).is(Waiting, "Fits", supposed+couldHave32, ""),
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, other, err := urgent(t, tc.scene)
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected state", tc.want, StateOf(other), cmpopts.IgnoreFields(State{}, "Cause"))
-			expect.Same(t, "The facts changed", StateOf(newScene(append(changes{classes("low", "urgent")}, tc.scene...)...).facts(t)), StateOf(f))
-			expect.That(t, len(Explain(other).Chain) == 0, "The chain is told of what is not so")
-		})
-	}
-	for name, tc := range map[string]struct {
-		scene changes
-		want  string
-	}{
+	}, func(t *testing.T, tc row[State]) {
+		f, other, err := urgent(t, tc.scene)
+		expect.NoError(t, err)
+		expect.Same(t, "Unexpected state", tc.want, StateOf(other), cmpopts.IgnoreFields(State{}, "Cause"))
+		expect.Same(t, "The facts changed", StateOf(newScene(append(changes{classes("low", "urgent")}, tc.scene...)...).facts(t)), StateOf(f))
+		expect.That(t, len(Explain(other).Chain) == 0, "The chain is told of what is not so")
+	})
+	expect.Rows(t, map[string]row[string]{
 		"it runs":                      {changes{admitted, withPods(4, runningPod)}, "TrainJob team/llm does not wait for quota (Running)"},
 		"no such class":                {changes{classes("low", "high")}, "there is no WorkloadPriorityClass urgent: name another: low, high"},
 		"classes that may not be seen": {changes{func(s *scene) { s.Classes = nil }}, "you may not list WorkloadPriorityClasses"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, _, err := urgent(t, tc.scene)
-			expect.That(t, strings.HasPrefix(expect.Text(err), tc.want), "Unexpected error: %v", err)
-		})
-	}
+	}, func(t *testing.T, tc row[string]) {
+		_, _, err := urgent(t, tc.scene)
+		expect.That(t, strings.HasPrefix(expect.Text(err), tc.want), "Unexpected error: %v", err)
+	})
 }
 
 func TestTableOfThoseThatWait(t *testing.T) {

@@ -46,11 +46,12 @@ func TestReadAll(t *testing.T) {
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "team", Name: "told"},
 		InvolvedObject: corev1.ObjectReference{Kind: "TrainJob", UID: jobs[1].UID}, Type: corev1.EventTypeWarning, Reason: "WriteRefused",
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		harness harness
 		want    map[string]Position
 		unseen  []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"by somebody who sees all": {want: map[string]Position{
 			"z-first":  {Place: 1, Pending: 3, Source: Computed},
 			"m-second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/z-first"}},
@@ -62,95 +63,88 @@ func TestReadAll(t *testing.T) {
 		}, want: map[string]Position{"m-second": {Place: 5, Source: Visibility}}},
 		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
 			unseen: []string{"jobsets.jobset.x-k8s.io", "jobs.batch", pods, workloads, localQueues, "events"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
-			c := tc.harness.client()
-			snapshot := expect.Must(ReadAll(t.Context(), c, "team"))(t)
-			got := map[string]Position{}
-			for _, f := range snapshot.Facts {
-				if place := f.Place(); place != nil {
-					got[f.Job.Name] = *place
-				}
-				expect.That(t, tc.unseen != nil || f.Workload != nil && len(f.Pods) == 0 && len(f.Warnings) > 0 == (f.Job.Name == "m-second"),
-					"Unexpected facts of %s: %+v", f.Job.Name, f)
+	}, func(t *testing.T, tc row) {
+		tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
+		c := tc.harness.client()
+		snapshot := expect.Must(ReadAll(t.Context(), c, "team"))(t)
+		got := map[string]Position{}
+		for _, f := range snapshot.Facts {
+			if place := f.Place(); place != nil {
+				got[f.Job.Name] = *place
 			}
-			if tc.want == nil {
-				tc.want = map[string]Position{}
-			}
-			expect.Same(t, "Unexpected positions", tc.want, got)
-			expect.Same(t, "Unexpected kinds", tc.unseen, snapshot.Unseen)
-		})
-	}
+			expect.That(t, tc.unseen != nil || f.Workload != nil && len(f.Pods) == 0 && len(f.Warnings) > 0 == (f.Job.Name == "m-second"),
+				"Unexpected facts of %s: %+v", f.Job.Name, f)
+		}
+		if tc.want == nil {
+			tc.want = map[string]Position{}
+		}
+		expect.Same(t, "Unexpected positions", tc.want, got)
+		expect.Same(t, "Unexpected kinds", tc.unseen, snapshot.Unseen)
+	})
 }
 
 // TestReadAllOfCopies has the Workload of a copy whether it is the copy's already or not.
 func TestReadAllOfCopies(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*trainjob.TrainJob, *kueue.Workload)
-		want   string
-	}{
-		"its own":                          {want: "trainjob-llm"},
-		"made for it, and not yet its own": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil }, want: "trainjob-llm"},
-		"made for another": {change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
+	expect.Rows(t, map[string]expect.Row[func(*trainjob.TrainJob, *kueue.Workload), string]{
+		"its own":                          {Want: "trainjob-llm"},
+		"made for it, and not yet its own": {In: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil }, Want: "trainjob-llm"},
+		"made for another": {In: func(job *trainjob.TrainJob, wl *kueue.Workload) {
 			wl.OwnerReferences, job.Labels[kueueconstants.PrebuiltWorkloadLabel] = nil, "trainjob-other"
 		}},
-		"owned by another":  {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "other" }},
-		"not of MultiKueue": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences, wl.Labels = nil, nil }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			jobs, objects := many("llm")
-			wl := objects[len(objects)-1].(*kueue.Workload)
-			jobs[0].Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
-			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "multikueue"}
-			if tc.change != nil {
-				tc.change(jobs[0], wl)
-			}
-			snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), "team"))(t)
-			got := ""
-			if wl := snapshot.Facts[0].Workload; wl != nil {
-				got = wl.Name
-			}
-			expect.Same(t, "Unexpected Workload", tc.want, got)
-		})
-	}
+		"owned by another":  {In: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "other" }},
+		"not of MultiKueue": {In: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences, wl.Labels = nil, nil }},
+	}, func(t *testing.T, tc expect.Row[func(*trainjob.TrainJob, *kueue.Workload), string]) {
+		jobs, objects := many("llm")
+		wl := objects[len(objects)-1].(*kueue.Workload)
+		jobs[0].Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
+		wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "multikueue"}
+		if tc.In != nil {
+			tc.In(jobs[0], wl)
+		}
+		snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), "team"))(t)
+		got := ""
+		if wl := snapshot.Facts[0].Workload; wl != nil {
+			got = wl.Name
+		}
+		expect.Same(t, "Unexpected Workload", tc.Want, got)
+	})
 }
 
 // TestOverhead has pods of a RuntimeClass that takes a GPU beside those of the containers.
 func TestOverhead(t *testing.T) {
 	kata := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Handler: "kata", Overhead: &nodev1.Overhead{PodFixed: kit.GPUResources("1").Limits}}
 	runtime := strings.Replace(fill(runtimeYAML, "ClusterTrainingRuntime", "2"), "containers:", "runtimeClassName: kata, containers:", 1)
-	for name, tc := range map[string]struct {
+	type row struct {
 		harness harness
 		preview bool
 		want    int64
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"read by somebody who sees all":               {want: 36},
 		"read by somebody who sees a namespace":       {harness: harness{forbidden: []string{"Workload"}}, want: 36},
 		"of a manifest":                               {preview: true, want: 18},
 		"read by somebody who sees no RuntimeClasses": {harness: harness{denied: []string{"RuntimeClass"}}, want: 32},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, objects := many("llm")
-			objects[len(objects)-1].(*kueue.Workload).Spec.PodSets[0].Template.Spec.RuntimeClassName = &kata.Name
-			h := &tc.harness
-			h.T, h.objects = t, slices.Concat(objects, []client.Object{kata})
-			var f *Facts
-			if tc.preview {
-				f = h.preview(runtime + "---\n" + fill(jobYAML, "ClusterTrainingRuntime", ""))
-			} else {
-				f = expect.Must(ReadAll(t.Context(), h.client(), "team"))(t).Facts[0]
-			}
-			expect.Same(t, "Unexpected GPUs", tc.want, f.GPUs()[kit.GPU])
-			expect.That(t, !slices.ContainsFunc(f.Cluster.Unseen, func(kind string) bool { return strings.Contains(kind, "runtimeclasses") }), "RuntimeClasses are noted")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, objects := many("llm")
+		objects[len(objects)-1].(*kueue.Workload).Spec.PodSets[0].Template.Spec.RuntimeClassName = &kata.Name
+		h := &tc.harness
+		h.T, h.objects = t, slices.Concat(objects, []client.Object{kata})
+		var f *Facts
+		if tc.preview {
+			f = h.preview(runtime + "---\n" + fill(jobYAML, "ClusterTrainingRuntime", ""))
+		} else {
+			f = expect.Must(ReadAll(t.Context(), h.client(), "team"))(t).Facts[0]
+		}
+		expect.Same(t, "Unexpected GPUs", tc.want, f.GPUs()[kit.GPU])
+		expect.That(t, !slices.ContainsFunc(f.Cluster.Unseen, func(kind string) bool { return strings.Contains(kind, "runtimeclasses") }), "RuntimeClasses are noted")
+	})
 }
 
 // TestReadWhileItStarts has a job made and started between any two requests: it is never told as one that stops, nor as one
 // that runs without a Workload.
 func TestReadWhileItStarts(t *testing.T) {
-	for name, read := range map[string]func(context.Context, client.Client, *trainjob.TrainJob) (*Facts, error){
+	type reads func(context.Context, client.Client, *trainjob.TrainJob) (*Facts, error)
+	expect.Rows(t, map[string]reads{
 		"alone": Read,
 		"among all": func(ctx context.Context, c client.Client, _ *trainjob.TrainJob) (*Facts, error) {
 			all, err := ReadAll(ctx, c, "team")
@@ -159,32 +153,30 @@ func TestReadWhileItStarts(t *testing.T) {
 			}
 			return all.Facts[0], nil
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			asked := math.MaxInt
-			for at := 0; at < asked; at++ {
-				s := newScene(admitted, withPods(4, runningPod))
-				s.JobSet.OwnerReferences, s.Job.Spec.Suspend = s.Workload.OwnerReferences, new(true)
-				h := &harness{T: t, objects: append(s.objects(), s.Job)}
-				stored := h.client()
-				asked = 0
-				c := interceptor.NewClient(stored, kit.Refusing(func(any, client.ObjectKey) error {
-					if asked++; asked == at+1 {
-						job := s.Job.DeepCopy()
-						job.Spec.Suspend = new(false)
-						expect.NoError(t, stored.Update(t.Context(), job))
-						expect.NoError(t, stored.Create(t.Context(), s.JobSet.DeepCopy()))
-						expect.NoError(t, stored.Create(t.Context(), s.Workload.DeepCopy()))
-					}
-					return nil
-				}))
-				f := expect.Must(read(t.Context(), c, s.Job.DeepCopy()))(t)
-				if state := StateOf(f); state.Phase == Stopping || state.Phase == Unqueued && !f.Job.Suspended() {
-					t.Errorf("Started before request %d, it %s", at+1, state.Message)
+	}, func(t *testing.T, read reads) {
+		asked := math.MaxInt
+		for at := 0; at < asked; at++ {
+			s := newScene(admitted, withPods(4, runningPod))
+			s.JobSet.OwnerReferences, s.Job.Spec.Suspend = s.Workload.OwnerReferences, new(true)
+			h := &harness{T: t, objects: append(s.objects(), s.Job)}
+			stored := h.client()
+			asked = 0
+			c := interceptor.NewClient(stored, kit.Refusing(func(any, client.ObjectKey) error {
+				if asked++; asked == at+1 {
+					job := s.Job.DeepCopy()
+					job.Spec.Suspend = new(false)
+					expect.NoError(t, stored.Update(t.Context(), job))
+					expect.NoError(t, stored.Create(t.Context(), s.JobSet.DeepCopy()))
+					expect.NoError(t, stored.Create(t.Context(), s.Workload.DeepCopy()))
 				}
+				return nil
+			}))
+			f := expect.Must(read(t.Context(), c, s.Job.DeepCopy()))(t)
+			if state := StateOf(f); state.Phase == Stopping || state.Phase == Unqueued && !f.Job.Suspended() {
+				t.Errorf("Started before request %d, it %s", at+1, state.Message)
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestReadAllAsksOnce holds the number of requests against the number of jobs.
@@ -206,41 +198,40 @@ func TestReadAllAsksOnce(t *testing.T) {
 
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.
 func TestReadAllAsksWhereJobsWait(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		// served lets the API answer, with nothing.
 		served bool
 		change func(*kueue.Workload)
 		want   []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"each queue, where it is served":      {served: true, want: []string{"a", "b"}},
 		"no more than one, where it is not":   {want: []string{"a"}},
 		"no queue in which jobs have quota":   {served: true, change: func(wl *kueue.Workload) { admit(wl, "gpus", "h100") }},
 		"no queue in which all jobs are over": {served: true, change: func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, "", "", minutesAgo(1)) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			jobs, objects := many("a", "b")
-			first := len(objects) - 2*len(jobs)
-			for n := range jobs {
-				wl := objects[first+2*n+1].(*kueue.Workload)
-				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
-				objects = append(objects, new(localQueue(jobs[n].Name, "gpus")))
-				kit.With(wl, tc.change)
-			}
-			h := &harness{T: t, objects: objects, forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue"}}
-			if tc.served {
-				h.visible = []visibility.PendingWorkload{}
-			}
-			var asked []string
-			c := interceptor.NewClient(h.client(), interceptor.Funcs{
-				SubResourceGet: func(ctx context.Context, c client.Client, name string, of, into client.Object, _ ...client.SubResourceGetOption) error {
-					asked = append(asked, of.GetName())
-					return h.subResource(ctx, c, name, of, into)
-				},
-			})
-			expect.Must(ReadAll(t.Context(), c, "team"))(t)
-			expect.Same(t, "Unexpected questions", tc.want, asked)
+	}, func(t *testing.T, tc row) {
+		jobs, objects := many("a", "b")
+		first := len(objects) - 2*len(jobs)
+		for n := range jobs {
+			wl := objects[first+2*n+1].(*kueue.Workload)
+			jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
+			objects = append(objects, new(localQueue(jobs[n].Name, "gpus")))
+			kit.With(wl, tc.change)
+		}
+		h := &harness{T: t, objects: objects, forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue"}}
+		if tc.served {
+			h.visible = []visibility.PendingWorkload{}
+		}
+		var asked []string
+		c := interceptor.NewClient(h.client(), interceptor.Funcs{
+			SubResourceGet: func(ctx context.Context, c client.Client, name string, of, into client.Object, _ ...client.SubResourceGetOption) error {
+				asked = append(asked, of.GetName())
+				return h.subResource(ctx, c, name, of, into)
+			},
 		})
-	}
+		expect.Must(ReadAll(t.Context(), c, "team"))(t)
+		expect.Same(t, "Unexpected questions", tc.want, asked)
+	})
 }
 
 func TestTurns(t *testing.T) {

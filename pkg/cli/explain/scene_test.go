@@ -61,11 +61,9 @@ type row[T any] struct {
 // eachScene compares what is made of each scene.
 func eachScene[T any](t *testing.T, what string, rows map[string]row[T], of func(*Facts) T, options ...cmp.Option) {
 	t.Helper()
-	for name, tc := range rows {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected "+what, tc.want, of(newScene(tc.scene...).facts(t)), options...)
-		})
-	}
+	expect.Rows(t, rows, func(t *testing.T, tc row[T]) {
+		expect.Same(t, "Unexpected "+what, tc.want, of(newScene(tc.scene...).facts(t)), options...)
+	})
 }
 
 // newScene begins with a job of 4 nodes x 8 GPUs that was queued 5 minutes ago.

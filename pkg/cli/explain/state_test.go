@@ -65,8 +65,7 @@ func TestStateOf(t *testing.T) {
 		return func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: name}} }
 	}
 	eachScene(t, "state", map[string]row[State]{
-		"complete": given(ended(trainer.TrainJobComplete, "JobsCompleted", "all jobs done")).is(Succeeded, "JobsCompleted",
-			"is complete: all jobs done", ""),
+		"complete": given(ended(trainer.TrainJobComplete, "JobsCompleted", "all jobs done")).is(Succeeded, "JobsCompleted", "is complete: all jobs done", ""),
 		"failed, with Trainer's message": given(ended(trainer.TrainJobFailed, "FailedJobs", "jobset failed")).is(Failed, "FailedJobs",
 			"has failed: jobset failed", ""),
 		"of another controller": given(func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, new("example.com/other") }).is(
@@ -149,8 +148,7 @@ func TestStateOf(t *testing.T) {
 			Running, "Running", runs4, ""),
 		"a refusal of a former run": given(admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }).stuck(
 			Starting, "PodsMissing", notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
-		"its pods cannot be made": given(admitted, warned("FailedCreate", "denied by policy")).stuck(Starting, "PodsRefused",
-			notMade+podsDenied, refusedRemedy),
+		"its pods cannot be made": given(admitted, warned("FailedCreate", "denied by policy")).stuck(Starting, "PodsRefused", notMade+podsDenied, refusedRemedy),
 		"its Job cannot be made of spec.trainer": given(admitted, ofTrainer, warned("JobCreationFailed", `Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`), func(s *scene) { s.Jobs = nil }).stuck(
 			Starting, "JobsRefused", notMade+`; JobSet cannot make its Jobs: Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`,
 			"create the job again with another spec.trainer.env, which the message names and nobody can change"),
@@ -233,8 +231,7 @@ func TestStateOf(t *testing.T) {
 			}
 		}).stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
 		"just made": given(admitted, justMade).is(Unqueued, "JustMade", "has no Workload yet", ""),
-		"just made, and Trainer has not made its JobSet": given(justMade).is(Unqueued, "AwaitsJobSet",
-			noJobSetYet+"10s (the manager's waitForJobSet)", ""),
+		"just made, and Trainer has not made its JobSet": given(justMade).is(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
 		"a minute old, and the manager waits for longer": given(madeBefore(time.Minute), func(s *scene) { s.Manager = waitingFor(5 * time.Minute) }).is(
 			Unqueued, "AwaitsJobSet", noJobSetYet+"5m0s (the manager's waitForJobSet)", ""),
 		"just made, and the manager's configuration cannot be read": given(justMade, func(s *scene) { s.Manager = nil }).is(Unqueued, "AwaitsJobSet",
@@ -332,8 +329,7 @@ func TestStateOf(t *testing.T) {
 			Waiting, "Preempting", needs32+"and Kueue is stopping others for it"+alone, ""),
 		"activated after Kueue had deactivated it": given(func(s *scene) {
 			s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: "False", Reason: "DeactivatedDueToAdmissionCheck"}}
-		}).stuck(Waiting, "NotRequeued",
-			needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again", anotherWorkload),
+		}).stuck(Waiting, "NotRequeued", needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again", anotherWorkload),
 		"it is tried again later": given(func(s *scene) {
 			s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: new(minutesAgo(-1))}
 		}).is(Waiting, "Backoff", needs32+"and is tried again in 60s", ""),
@@ -378,8 +374,7 @@ func TestStateOf(t *testing.T) {
 		"quota reserved, nobody looks after the check": given(reserved, checked("budget", kueue.CheckStatePending, "")).stuck(
 			Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
 			"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
-		"admitted and about to be started": given(placed, atOnce).is(Starting, "Placing",
-			"is admitted (node on flavor h100) and about to be started", ""),
+		"admitted and about to be started": given(placed, atOnce).is(Starting, "Placing", "is admitted (node on flavor h100) and about to be started", ""),
 		"admitted and not started": given(placed).stuck(Starting, "NotStarted",
 			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
 		"admitted to what contradicts it": given(placed, warned("PlacementRefused", "pool is a, the admission wants h100")).stuck(
@@ -501,19 +496,14 @@ func TestRefused(t *testing.T) {
 const rightRefusal = "put right what Kueue says, in the job's runtime or patch, or in ClusterQueue gpus and its flavors"
 
 func TestGPUs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		scene changes
-		want  int64
-	}{
+	expect.Rows(t, map[string]row[int64]{
 		"all of them":                       {want: 32},
 		"without those of what is done":     {scene: changes{initialized, placed}, want: 24},
 		"without some pods of one":          {scene: changes{func(s *scene) { s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 3}} }}, want: 8},
 		"all of them, when the job is done": {scene: changes{initialized, placed, finishedByHand}, want: 32},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
-		})
-	}
+	}, func(t *testing.T, tc row[int64]) {
+		expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
+	})
 	huge := kit.PodSet("node", 2000, string(kit.GPU), "9000000000000000")
 	expect.Same(t, "Unexpected GPUs of one that asks for more than there are numbers", int64(math.MaxInt64), sumOf([]kueue.PodSet{huge, huge})[kit.GPU])
 }

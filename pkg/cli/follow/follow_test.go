@@ -63,23 +63,21 @@ func TestEachAfterChanges(t *testing.T) {
 
 // TestChangesOfRefusedWatches is about users who may list and not watch, and API servers that are away.
 func TestChangesOfRefusedWatches(t *testing.T) {
-	for name, refused := range map[string]error{
+	expect.Rows(t, map[string]error{
 		"not allowed": kit.Forbidden("pods"),
 		"not known":   apierrors.NewUnauthorized("the token has ended"),
 		"no answer":   io.EOF,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := watching(func() (watch.Interface, error) { return nil, refused })
-				w := Watch(t.Context(), 0).Add(c, Kind{List: &corev1.PodList{}})
-				begin := time.Now()
-				for range 4 {
-					<-w.changes
-				}
-				expect.Same(t, "Unexpected time of 4 changes", 3*unwatched, time.Since(begin))
-			})
+	}, func(t *testing.T, refused error) {
+		synctest.Test(t, func(t *testing.T) {
+			c := watching(func() (watch.Interface, error) { return nil, refused })
+			w := Watch(t.Context(), 0).Add(c, Kind{List: &corev1.PodList{}})
+			begin := time.Now()
+			for range 4 {
+				<-w.changes
+			}
+			expect.Same(t, "Unexpected time of 4 changes", 3*unwatched, time.Since(begin))
 		})
-	}
+	})
 }
 
 // TestChangesOfManyWatches is about an API server that ends every watch at once, such as one
@@ -104,14 +102,15 @@ func TestEach(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	away := &url.Error{Op: "Get", URL: "https://api", Err: io.EOF}
 	wrong := errors.New("cannot be printed")
-	for name, tc := range map[string]struct {
+	type row struct {
 		// looks fail one after the other; the last one is the end.
 		looks []error
 		use   error
 		took  time.Duration
 		notes string
 		want  error
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing goes wrong":         {looks: []error{nil}},
 		"no answer":                  {looks: []error{nil, away, away, nil}, took: 2 * again, notes: "note: Get \"https://api\": EOF; trying again\n"},
 		"two failures":               {looks: []error{away, nil, away, nil}, took: 2 * again, notes: strings.Repeat("note: Get \"https://api\": EOF; trying again\n", 2)},
@@ -122,24 +121,21 @@ func TestEach(t *testing.T) {
 		"a user that is not known":   {looks: []error{apierrors.NewUnauthorized("")}, want: apierrors.NewUnauthorized("")},
 		"an error that lasts":        {looks: []error{nil, fmt.Errorf("looking: %w", Lasting(wrong))}, want: wrong},
 		"what is seen is not taken":  {looks: []error{nil}, use: wrong, want: wrong},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin, n, w := time.Now(), 0, Watch(t.Context(), 0)
-				look := func(context.Context) (int, error) {
-					n++
-					return n, tc.looks[n-1]
-				}
-				var notes strings.Builder
-				err := Each(t.Context(), w, &notes, look, func(seen int) (bool, error) {
-					w.Note()
-					return seen == len(tc.looks), tc.use
-				})
-				expect.That(t, (tc.want != nil || err == nil) && (tc.want == nil || strings.Contains(fmt.Sprint(err), tc.want.Error())),
-					"Error %v, want %v", err, tc.want)
-				expect.Same(t, "Unexpected notes", tc.notes, notes.String())
-				expect.Same(t, "Unexpected time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			begin, n, w := time.Now(), 0, Watch(t.Context(), 0)
+			look := func(context.Context) (int, error) {
+				n++
+				return n, tc.looks[n-1]
+			}
+			var notes strings.Builder
+			err := Each(t.Context(), w, &notes, look, func(seen int) (bool, error) {
+				w.Note()
+				return seen == len(tc.looks), tc.use
 			})
+			expect.That(t, (tc.want != nil || err == nil) && (tc.want == nil || strings.Contains(fmt.Sprint(err), tc.want.Error())), "Error %v, want %v", err, tc.want)
+			expect.Same(t, "Unexpected notes", tc.notes, notes.String())
+			expect.Same(t, "Unexpected time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
 		})
-	}
+	})
 }

@@ -53,13 +53,14 @@ func toBeDeactivatedByKueue(v *view) {
 func unseen(v *view) { v.workload, v.unseen = nil, true }
 
 func TestPlans(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		plan func(*view) (change, error)
 		view *view
 		want change
 		// err is part of the error.
 		err string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"hold a job that waits":             {plan: (*view).hold, view: waits("gpus"), want: change{queue: "gpus.held"}},
 		"hold one that is held":             {plan: (*view).hold, view: waits("gpus.held"), err: "is held already"},
 		"hold one that runs":                {plan: (*view).hold, view: waits("gpus", runs), err: "kubectl trainjob stop -n team llm"},
@@ -96,38 +97,33 @@ func TestPlans(t *testing.T) {
 		"requeue one that is held":          {plan: (*view).requeue, view: waits("gpus.held"), err: "resume"},
 		"requeue one that is held, runs":    {plan: (*view).requeue, view: waits("gpus.held", runs), want: change{queue: "gpus.held", suspend: true}},
 		"requeue without Workloads":         {plan: (*view).requeue, view: waits("gpus", runs, unseen), err: "permission to list Workloads"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := tc.plan(tc.view)
-			expect.Same(t, "Unexpected change", tc.want, got, cmp.AllowUnexported(change{}))
-			expect.Says(t, err, tc.err)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := tc.plan(tc.view)
+		expect.Same(t, "Unexpected change", tc.want, got, cmp.AllowUnexported(change{}))
+		expect.Says(t, err, tc.err)
+	})
 }
 
 func TestMovable(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*view)
-		want   string
-	}{
-		"one in a queue":               {change: func(*view) {}},
-		"one that is deleted":          {change: func(v *view) { v.job.DeletionTimestamp = ptr.To(metav1.Now()) }, want: "is being deleted"},
-		"one without a queue":          {change: func(v *view) { v.job.Labels = nil }, want: "set spec.suspend yourself"},
-		"one of another cluster":       {change: func(v *view) { v.job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, want: "spec.managedBy"},
-		"one with a prebuilt Workload": {change: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, want: "the prebuilt Workload wl"},
-		"one whose prebuilt Workload is in an annotation": {change: func(v *view) {
+	expect.Rows(t, map[string]expect.Row[func(*view), string]{
+		"one in a queue":               {In: func(*view) {}},
+		"one that is deleted":          {In: func(v *view) { v.job.DeletionTimestamp = ptr.To(metav1.Now()) }, Want: "is being deleted"},
+		"one without a queue":          {In: func(v *view) { v.job.Labels = nil }, Want: "set spec.suspend yourself"},
+		"one of another cluster":       {In: func(v *view) { v.job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, Want: "spec.managedBy"},
+		"one with a prebuilt Workload": {In: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, Want: "the prebuilt Workload wl"},
+		"one whose prebuilt Workload is in an annotation": {In: func(v *view) {
 			v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
-		}, want: "the prebuilt Workload wl"},
-		"one that MultiKueue sent": {change: func(v *view) {
+		}, Want: "the prebuilt Workload wl"},
+		"one that MultiKueue sent": {In: func(v *view) {
 			v.job.Labels[kueue.MultiKueueOriginLabel], v.workload.Labels = "far", map[string]string{kueue.MultiKueueOriginLabel: "far"}
-		}, want: "sent here by MultiKueue"},
-		"one that only says so": {change: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }},
-		"one that has ended": {change: func(v *view) {
+		}, Want: "sent here by MultiKueue"},
+		"one that only says so": {In: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }},
+		"one that has ended": {In: func(v *view) {
 			v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
-		}, want: "has ended"},
-	} {
-		t.Run(name, func(t *testing.T) { expect.Says(t, waits("gpus", tc.change).movable(), tc.want) })
-	}
+		}, Want: "has ended"},
+	}, func(t *testing.T, tc expect.Row[func(*view), string]) {
+		expect.Says(t, waits("gpus", tc.In).movable(), tc.Want)
+	})
 }
 
 func TestToldBack(t *testing.T) {

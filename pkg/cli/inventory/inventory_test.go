@@ -96,11 +96,12 @@ func TestQuotas(t *testing.T) {
 	}
 	// amounts are free, borrowed and lent of each ClusterQueue.
 	type amounts = map[kueue.ClusterQueueReference][3]string
-	for name, tc := range map[string]struct {
+	type row struct {
 		queues []kueue.ClusterQueue
 		holds  []kueue.Workload
 		want   amounts
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"alone, free is what is not reserved": {queues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
 			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"10", "0", "0"}}},
 		"in a cohort, what others have not used can be borrowed": {queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
@@ -113,17 +114,15 @@ func TestQuotas(t *testing.T) {
 		"a stopped ClusterQueue has nothing free": {queues: []kueue.ClusterQueue{stopped}, want: amounts{"a": {"0", "0", "0"}}},
 		"quota taken away below what is held leaves nothing free, not less": {queues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
 			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"0", "2", "0"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			i := &Inventory{Flavors: []kueue.ResourceFlavor{flavor("h100")}, ClusterQueues: tc.queues, Workloads: tc.holds}
-			quotas := expect.Must(i.Quotas(t.Context()))(t)
-			got := amounts{}
-			for _, q := range quotas {
-				got[q.ClusterQueue] = [3]string{q.Free.String(), q.Borrowed.String(), q.Lent.String()}
-			}
-			expect.Same(t, "Unexpected free, borrowed, lent", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		i := &Inventory{Flavors: []kueue.ResourceFlavor{flavor("h100")}, ClusterQueues: tc.queues, Workloads: tc.holds}
+		quotas := expect.Must(i.Quotas(t.Context()))(t)
+		got := amounts{}
+		for _, q := range quotas {
+			got[q.ClusterQueue] = [3]string{q.Free.String(), q.Borrowed.String(), q.Lent.String()}
+		}
+		expect.Same(t, "Unexpected free, borrowed, lent", tc.want, got)
+	})
 }
 
 func TestDemand(t *testing.T) {
@@ -160,11 +159,12 @@ func TestRefuses(t *testing.T) {
 	}
 	taint := corev1.Taint{Key: "team", Value: "vision", Effect: corev1.TaintEffectNoSchedule}
 	toleration := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpExists}
-	for name, tc := range map[string]struct {
+	type row struct {
 		pod    corev1.PodSpec
 		flavor kueue.ResourceFlavorSpec
 		want   bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing against it":                        {},
 		"a selector for these nodes":                {pod: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}},
 		"a selector for others":                     {pod: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}, want: true},
@@ -176,13 +176,11 @@ func TestRefuses(t *testing.T) {
 		"a taint that the pods tolerate":            {flavor: kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{taint}}, pod: corev1.PodSpec{Tolerations: []corev1.Toleration{toleration}}},
 		"a taint that the flavor itself tolerates":  {flavor: kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{taint}, Tolerations: []corev1.Toleration{toleration}}},
 		"a taint that only says what is preferable": {flavor: kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectPreferNoSchedule}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := flavor("h100")
-			f.Spec.NodeTaints, f.Spec.Tolerations = tc.flavor.NodeTaints, tc.flavor.Tolerations
-			expect.Same(t, "Unexpected refusal", tc.want, Refuses(&f, &tc.pod))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f := flavor("h100")
+		f.Spec.NodeTaints, f.Spec.Tolerations = tc.flavor.NodeTaints, tc.flavor.Tolerations
+		expect.Same(t, "Unexpected refusal", tc.want, Refuses(&f, &tc.pod))
+	})
 }
 
 func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {

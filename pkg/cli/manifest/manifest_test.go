@@ -13,85 +13,71 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for name, tc := range map[string]struct {
-		data string
-		want []string
-	}{
-		"nothing":                            {data: "", want: nil},
-		"comments alone":                     {data: "# a\n---\n# b\n", want: nil},
-		"one document":                       {data: "a: 1\n", want: []string{"1 a: 1\n"}},
-		"a separator before and after":       {data: "---\na: 1\n---\n", want: []string{"2 a: 1\n"}},
-		"comments belong to their document":  {data: "a: 1\n--- # first\n# second\nb: 2\n", want: []string{"1 a: 1\n", "2  # first\n# second\nb: 2\n"}},
-		"an end marker":                      {data: "a: 1\n...\n---\nb: 2\n", want: []string{"1 a: 1\n", "4 b: 2\n"}},
-		"dashes within a text are no marker": {data: "a: |\n  ---\n  x\n", want: []string{"1 a: |\n  ---\n  x\n"}},
-		"JSON":                               {data: `{"a": 1}`, want: []string{`1 {"a": 1}`}},
-		"JSON values one after the other":    {data: "{\"a\": 1}\n{\"b\": 2}{\"c\": 3}\n", want: []string{`1 {"a": 1}`, `2 {"b": 2}`, "2 {\"c\": 3}\n"}},
-		"directives":                         {data: "# c\n%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n%TAG ! x\n---\nb: 2\n", want: []string{"4 a: 1\n", "9 b: 2\n"}},
-		"Windows' line ends":                 {data: "a: 1\r\n---\r\nb: 2\r\n", want: []string{"1 a: 1\r\n", "3 b: 2\r\n"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := expect.Each(Parse("f.yaml", []byte(tc.data)).Documents, func(doc Document) string { return fmt.Sprintf("%d %s", doc.Line, doc.Text()) })
-			expect.Same(t, "Unexpected documents", tc.want, got)
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, []string]{
+		"nothing":                            {In: "", Want: nil},
+		"comments alone":                     {In: "# a\n---\n# b\n", Want: nil},
+		"one document":                       {In: "a: 1\n", Want: []string{"1 a: 1\n"}},
+		"a separator before and after":       {In: "---\na: 1\n---\n", Want: []string{"2 a: 1\n"}},
+		"comments belong to their document":  {In: "a: 1\n--- # first\n# second\nb: 2\n", Want: []string{"1 a: 1\n", "2  # first\n# second\nb: 2\n"}},
+		"an end marker":                      {In: "a: 1\n...\n---\nb: 2\n", Want: []string{"1 a: 1\n", "4 b: 2\n"}},
+		"dashes within a text are no marker": {In: "a: |\n  ---\n  x\n", Want: []string{"1 a: |\n  ---\n  x\n"}},
+		"JSON":                               {In: `{"a": 1}`, Want: []string{`1 {"a": 1}`}},
+		"JSON values one after the other":    {In: "{\"a\": 1}\n{\"b\": 2}{\"c\": 3}\n", Want: []string{`1 {"a": 1}`, `2 {"b": 2}`, "2 {\"c\": 3}\n"}},
+		"directives":                         {In: "# c\n%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n%TAG ! x\n---\nb: 2\n", Want: []string{"4 a: 1\n", "9 b: 2\n"}},
+		"Windows' line ends":                 {In: "a: 1\r\n---\r\nb: 2\r\n", Want: []string{"1 a: 1\r\n", "3 b: 2\r\n"}},
+	}, func(t *testing.T, tc expect.Row[string, []string]) {
+		got := expect.Each(Parse("f.yaml", []byte(tc.In)).Documents, func(doc Document) string { return fmt.Sprintf("%d %s", doc.Line, doc.Text()) })
+		expect.Same(t, "Unexpected documents", tc.Want, got)
+	})
 }
 
 func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
-	for name, tc := range map[string]struct{ data, want string }{
-		"a tab":                         {data: "a: 1\n---\nb: 1\n\tc: 2\n---\nd: 1\n", want: "f.yaml:4: "},
-		"a template":                    {data: "a: 1\n---\n{{- if .Values.a }}\nb: 2\n{{- end }}\n---\nd: 1\n", want: "f.yaml:3: "},
-		"two contents in one document":  {data: "a: 1\n---\n{b: 1}\n{c: 2}\n---\nd: 1\n", want: "f.yaml:4: "},
-		"another document behind a CR":  {data: "a: 1\n---\nb: 1\r---\rc: 2\n---\nd: 1\n", want: "f.yaml:3: there are several documents in it"},
-		"directives without a document": {data: "a: 1\n---\n%YAML 1.2\n...\n---\nd: 1\n", want: "f.yaml:"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			file := Parse("f.yaml", []byte(tc.data))
-			err := file.Err()
-			expect.That(t, err != nil && strings.HasPrefix(err.Error(), tc.want), "Unexpected error: %v", err)
-			n := len(file.Documents)
-			expect.That(t, n == 3 && file.Documents[0].Err == nil && file.Documents[2].Err == nil,
-				"%d documents, and not the second of three alone cannot be read", n)
-			_, err = file.Documents[1].TrainJobs()
-			expect.That(t, err != nil, "Objects were read from what cannot be read")
-		})
-	}
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"a tab":                         {In: "a: 1\n---\nb: 1\n\tc: 2\n---\nd: 1\n", Want: "f.yaml:4: "},
+		"a template":                    {In: "a: 1\n---\n{{- if .Values.a }}\nb: 2\n{{- end }}\n---\nd: 1\n", Want: "f.yaml:3: "},
+		"two contents in one document":  {In: "a: 1\n---\n{b: 1}\n{c: 2}\n---\nd: 1\n", Want: "f.yaml:4: "},
+		"another document behind a CR":  {In: "a: 1\n---\nb: 1\r---\rc: 2\n---\nd: 1\n", Want: "f.yaml:3: there are several documents in it"},
+		"directives without a document": {In: "a: 1\n---\n%YAML 1.2\n...\n---\nd: 1\n", Want: "f.yaml:"},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		file := Parse("f.yaml", []byte(tc.In))
+		err := file.Err()
+		expect.That(t, err != nil && strings.HasPrefix(err.Error(), tc.Want), "Unexpected error: %v", err)
+		n := len(file.Documents)
+		expect.That(t, n == 3 && file.Documents[0].Err == nil && file.Documents[2].Err == nil, "%d documents, and not the second of three alone cannot be read", n)
+		_, err = file.Documents[1].TrainJobs()
+		expect.That(t, err != nil, "Objects were read from what cannot be read")
+	})
 }
 
 func TestTrainJobs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		data string
-		want []string
-	}{
-		"of today":                      {data: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
-		"from before the first release": {data: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
-		"another kind of the group":     {data: "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}"},
-		"another group":                 {data: "{apiVersion: example.com/v1, kind: TrainJob, metadata: {name: a}}"},
-		"in a list": {data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
+	expect.Rows(t, map[string]expect.Row[string, []string]{
+		"of today":                      {In: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}", Want: []string{"a"}},
+		"from before the first release": {In: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}", Want: []string{"a"}},
+		"another kind of the group":     {In: "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}"},
+		"another group":                 {In: "{apiVersion: example.com/v1, kind: TrainJob, metadata: {name: a}}"},
+		"in a list": {In: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
 			"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
-			want: []string{"a", "ns/b"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found := expect.Must(Parse("f.yaml", []byte(tc.data)).Documents[0].TrainJobs())(t)
-			expect.Same(t, "Unexpected TrainJobs", tc.want, expect.Each(found, func(o Object) string { return o.Name() }))
-		})
-	}
+			Want: []string{"a", "ns/b"}},
+	}, func(t *testing.T, tc expect.Row[string, []string]) {
+		found := expect.Must(Parse("f.yaml", []byte(tc.In)).Documents[0].TrainJobs())(t)
+		expect.Same(t, "Unexpected TrainJobs", tc.Want, expect.Each(found, func(o Object) string { return o.Name() }))
+	})
 }
 
 func TestObjectsByTheirGroup(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		data, group, kind string
 		want              []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"of the core group":                 {data: "{apiVersion: v1, kind: Node, metadata: {name: a}}", kind: "Node", want: []string{"a"}},
 		"of the core group, in a list":      {data: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a}}]}", kind: "Node", want: []string{"a"}},
 		"of another group than the core's":  {data: "{apiVersion: metrics.k8s.io/v1, kind: Node, metadata: {name: a}}", kind: "Node"},
 		"of the core group and not another": {data: "{apiVersion: v1, kind: Workload, metadata: {name: a}}", group: "v1", kind: "Workload"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found := expect.Must(Parse("f.yaml", []byte(tc.data)).Documents[0].Objects(tc.group, tc.kind))(t)
-			expect.Same(t, "Unexpected objects", tc.want, expect.Each(found, func(o Object) string { return o.Name() }))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		found := expect.Must(Parse("f.yaml", []byte(tc.data)).Documents[0].Objects(tc.group, tc.kind))(t)
+		expect.Same(t, "Unexpected objects", tc.want, expect.Each(found, func(o Object) string { return o.Name() }))
+	})
 }
 
 func TestItemsThatAreNotWrittenInTheList(t *testing.T) {
@@ -122,22 +108,21 @@ func TestRead(t *testing.T) {
 		expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		paths     []string
 		recursive bool
 		want      []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a directory":              {paths: []string{dir}, want: []string{"a.json", "b.yaml"}},
 		"and what is below it":     {paths: []string{dir}, recursive: true, want: []string{"a.json", "b.yaml", "below/c.yml"}},
 		"a file of any name":       {paths: []string{filepath.Join(dir, "notes.txt")}, want: []string{"notes.txt"}},
 		"standard input":           {paths: []string{Stdin}, want: []string{Stdin}},
 		"several, in their order":  {paths: []string{Stdin, filepath.Join(dir, "b.yaml")}, want: []string{Stdin, "b.yaml"}},
 		"nothing when none is set": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			files := expect.Must(Read(tc.paths, tc.recursive, strings.NewReader("in: 1")))(t)
-			got := expect.Each(files, func(file File) string { return strings.TrimPrefix(file.Path, dir+"/") })
-			expect.Same(t, "Unexpected files", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		files := expect.Must(Read(tc.paths, tc.recursive, strings.NewReader("in: 1")))(t)
+		got := expect.Each(files, func(file File) string { return strings.TrimPrefix(file.Path, dir+"/") })
+		expect.Same(t, "Unexpected files", tc.want, got)
+	})
 }

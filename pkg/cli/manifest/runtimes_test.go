@@ -25,24 +25,23 @@ items:
 func TestRuntimes(t *testing.T) {
 	unreadable := Parse("g.yaml", []byte("a: b: c\n"))
 	runtimes := expect.Must(NewRuntimes(nil, []File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil))(t)
-	for name, tc := range map[string]struct {
+	type row struct {
 		into client.Object
 		key  client.ObjectKey
 		gone bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"of the cluster, in a list":        {into: &trainer.ClusterTrainingRuntime{}, key: client.ObjectKey{Name: "torch"}},
 		"of the namespace given":           {into: &trainer.TrainingRuntime{}, key: client.ObjectKey{Namespace: "team", Name: "own"}},
 		"of a namespace that it names":     {into: &trainer.TrainingRuntime{}, key: client.ObjectKey{Namespace: "other", Name: "own"}},
 		"one that no file has":             {into: &trainer.TrainingRuntime{}, key: client.ObjectKey{Namespace: "team", Name: "torch"}, gone: true},
 		"one of the cluster that none has": {into: &trainer.ClusterTrainingRuntime{}, key: client.ObjectKey{Name: "own"}, gone: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := runtimes.Get(t.Context(), tc.key, tc.into)
-			if apierrors.IsNotFound(err) != tc.gone || !tc.gone && (err != nil || client.ObjectKeyFromObject(tc.into) != tc.key) {
-				t.Errorf("Got %v: %v", client.ObjectKeyFromObject(tc.into), err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		err := runtimes.Get(t.Context(), tc.key, tc.into)
+		if apierrors.IsNotFound(err) != tc.gone || !tc.gone && (err != nil || client.ObjectKeyFromObject(tc.into) != tc.key) {
+			t.Errorf("Got %v: %v", client.ObjectKeyFromObject(tc.into), err)
+		}
+	})
 }
 
 func TestARuntimeThatIsNoneIsNamedWithItsLine(t *testing.T) {

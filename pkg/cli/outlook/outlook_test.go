@@ -138,46 +138,43 @@ func TestStart(t *testing.T) {
 		unknown = "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them"
 		never   = "does not start before somebody changes something"
 	)
-	for name, tc := range map[string]struct {
-		set  func(*outlook.Outlook)
-		want string
-	}{
-		"there is room":                         {set: func(*outlook.Outlook) {}, want: atOnce},
-		"nothing is known of the job before it": {set: func(o *outlook.Outlook) { llm(o) }, want: unknown},
-		"Prometheus knows how long jobs of its queue ran": {set: func(o *outlook.Outlook) {
+	expect.Rows(t, map[string]expect.Row[func(*outlook.Outlook), string]{
+		"there is room":                         {In: func(*outlook.Outlook) {}, Want: atOnce},
+		"nothing is known of the job before it": {In: func(o *outlook.Outlook) { llm(o) }, Want: unknown},
+		"Prometheus knows how long jobs of its queue ran": {In: func(o *outlook.Outlook) {
 			llm(o)
 			o.Measured = []forecast.Histogram{{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 7200}, {Seconds: 10800, Jobs: 200}}}}
-		}, want: "starts in about 88 min, between 66 min and 2 h" + after},
-		"the user assumes something": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 88 min, between 66 min and 2 h" + after},
+		"the user assumes something": {In: func(o *outlook.Outlook) {
 			o.Assume = 4 * time.Hour
 			llm(o)
-		}, want: "starts in about 3 h" + after},
-		"the trainer tells what is left":                  {set: func(o *outlook.Outlook) { told(o, 2*time.Hour, time.Hour) }, want: "starts in about 60 min" + after},
-		"the trainer told it of an earlier run":           {set: func(o *outlook.Outlook) { told(o, 6*time.Hour, 2*time.Hour) }, want: unknown},
-		"a limit is all that is known":                    {set: func(o *outlook.Outlook) { llm(o, limited(6, 0)) }, want: "starts in about 5 h" + after},
-		"a limit, of which earlier runs have left little": {set: func(o *outlook.Outlook) { llm(o, limited(6, 3)) }, want: "starts in about 2 h" + after},
-		"others of its limit have ended, whatever earlier runs have left of it": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 3 h" + after},
+		"the trainer tells what is left":                  {In: func(o *outlook.Outlook) { told(o, 2*time.Hour, time.Hour) }, Want: "starts in about 60 min" + after},
+		"the trainer told it of an earlier run":           {In: func(o *outlook.Outlook) { told(o, 6*time.Hour, 2*time.Hour) }, Want: unknown},
+		"a limit is all that is known":                    {In: func(o *outlook.Outlook) { llm(o, limited(6, 0)) }, Want: "starts in about 5 h" + after},
+		"a limit, of which earlier runs have left little": {In: func(o *outlook.Outlook) { llm(o, limited(6, 3)) }, Want: "starts in about 2 h" + after},
+		"others of its limit have ended, whatever earlier runs have left of it": {In: func(o *outlook.Outlook) {
 			past(o, "past", 30, always(2), limited(9, 0))
 			past(o, "other", 30, always(20))
 			llm(o, limited(9, 1))
-		}, want: "starts in about 60 min" + after},
-		"most that are like it were stopped at their limit": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 60 min" + after},
+		"most that are like it were stopped at their limit": {In: func(o *outlook.Outlook) {
 			past(o, "past", 20, always(2))
 			for n := range 80 {
 				overTime(job(o, fmt.Sprintf("stopped-%d", n), 8, 100*time.Hour), 8)
 			}
 			llm(o, limited(6, 0))
-		}, want: "starts in about 5 h, between 60 min and 5 h" + after},
-		"others have ended": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 5 h, between 60 min and 5 h" + after},
+		"others have ended": {In: func(o *outlook.Outlook) {
 			past(o, "past", 30, spread)
 			llm(o)
-		}, want: "starts in about 5 h, between 60 min and 9 h" + after},
-		"Workloads are finished whose jobs have not ended": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 5 h, between 60 min and 9 h" + after},
+		"Workloads are finished whose jobs have not ended": {In: func(o *outlook.Outlook) {
 			past(o, "past", 30, spread)
 			past(o, "stale", 30, always(1), outOfSync)
 			llm(o)
-		}, want: "starts in about 5 h, between 60 min and 9 h" + after},
-		"jobs of its user have ended much sooner than others": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 5 h, between 60 min and 9 h" + after},
+		"jobs of its user have ended much sooner than others": {In: func(o *outlook.Outlook) {
 			o.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
 			of := func(user string) func(*kueue.Workload) {
 				return func(wl *kueue.Workload) {
@@ -189,14 +186,14 @@ func TestStart(t *testing.T) {
 			past(o, "short", 30, always(2), of("joe"))
 			past(o, "long", 30, always(40), of("ann"))
 			llm(o, of("joe"))
-		}, want: "starts in about 60 min" + after},
-		"others have ended in less than a second": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 60 min" + after},
+		"others have ended in less than a second": {In: func(o *outlook.Outlook) {
 			for n := range 30 {
 				ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), -time.Duration(n%2)*time.Second)
 			}
 			llm(o)
-		}, want: "starts in about 71 min, between 6 min and 2 days" + after + "; in 5 % of the futures not within 14 days"},
-		"nothing is known of one behind it, and of those who may go before it": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 71 min, between 6 min and 2 days" + after + "; in 5 % of the futures not within 14 days"},
+		"nothing is known of one behind it, and of those who may go before it": {In: func(o *outlook.Outlook) {
 			o.NoArrivals = false
 			llm(o, limited(2, 0))
 			job(o, "behind", 8, 0)
@@ -204,38 +201,36 @@ func TestStart(t *testing.T) {
 				stale := kit.With(ended(job(o, fmt.Sprintf("urgent-%d", n), 8, came), time.Hour), outOfSync)
 				stale.Spec.Priority = ptr.To[int32](10)
 			}
-		}, want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 25 % of the futures not within 14 days"},
-		"nothing is known of one that never starts": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 25 % of the futures not within 14 days"},
+		"nothing is known of one that never starts": {In: func(o *outlook.Outlook) {
 			llm(o, limited(1000, 0))
 			job(o, "huge", 99, 0)
-		}, want: "in 100 % of the futures not within 14 days (200 futures)"},
-		"it is to be tried again later": {set: func(o *outlook.Outlook) {
+		}, Want: "in 100 % of the futures not within 14 days (200 futures)"},
+		"it is to be tried again later": {In: func(o *outlook.Outlook) {
 			wl := kit.With(&o.Workloads[0], kit.Isnt(kueue.WorkloadRequeued, ""))
 			wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
-		}, want: "starts in about 30 min (P10 to P90 of 200 futures)"},
-		"it claims as many devices as Kueue has said": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 30 min (P10 to P90 of 200 futures)"},
+		"it claims as many devices as Kueue has said": {In: func(o *outlook.Outlook) {
 			claiming(&o.Workloads[0])
 			llm(o, limited(2, 0))
-		}, want: "starts in about 60 min" + after},
-		"one that claims devices has them, and is to be tried again": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 60 min" + after},
+		"one that claims devices has them, and is to be tried again": {In: func(o *outlook.Outlook) {
 			wl := kit.With(claiming(llm(o, limited(2, 0))), kit.Says(kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPodsReadyTimeout)))
 			wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
 			kit.With(job(o, "first", 8, 2*time.Minute), limited(1, 0))
-		}, want: "starts in about 2 h" + after},
-		"its LocalQueue is stopped": {set: func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }, want: never},
-		"Kueue leaves out a resource that no queue has": {set: func(o *outlook.Outlook) {
+		}, Want: "starts in about 2 h" + after},
+		"its LocalQueue is stopped": {In: func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }, Want: never},
+		"Kueue leaves out a resource that no queue has": {In: func(o *outlook.Outlook) {
 			o.Kueue = &configapi.Configuration{Resources: &configapi.Resources{ExcludeResourcePrefixes: []string{"example.com/"}}}
 			o.Workloads[0].Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["example.com/disk"] = resource.MustParse("1")
-		}, want: atOnce},
-		"its queue is too small": {set: func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 }, want: never},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := town()
-			job(o, "mine", 8, time.Minute)
-			tc.set(o)
-			expect.Same(t, "Unexpected answer", tc.want, startOf(t, o, outlook.Futures))
-		})
-	}
+		}, Want: atOnce},
+		"its queue is too small": {In: func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 }, Want: never},
+	}, func(t *testing.T, tc expect.Row[func(*outlook.Outlook), string]) {
+		o := town()
+		job(o, "mine", 8, time.Minute)
+		tc.In(o)
+		expect.Same(t, "Unexpected answer", tc.Want, startOf(t, o, outlook.Futures))
+	})
 }
 
 func TestWarnings(t *testing.T) {
@@ -292,7 +287,7 @@ func TestFewFuturesTellTheirRange(t *testing.T) {
 // Who came and is gone is not among those that the cluster still has: only of the time since the oldest end all are there.
 func TestArrivals(t *testing.T) {
 	const lost = ": of what ended before, nothing is left"
-	for name, tc := range map[string]struct {
+	type row struct {
 		// first came this long ago, and one in each such time before: jobs in all, of which something has become.
 		first, every time.Duration
 		jobs         int
@@ -300,7 +295,8 @@ func TestArrivals(t *testing.T) {
 		// between are bounds of how many come in two weeks.
 		between [2]int
 		warning string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"three days are known": {first: time.Hour, every: time.Hour, jobs: 5 * 24, become: func(_ int, wl *kueue.Workload) { ended(wl, 30*time.Minute) }, between: [2]int{300, 370}},
 		"ended Workloads are kept for an hour": {every: 5 * time.Minute, jobs: 18, become: func(n int, wl *kueue.Workload) {
 			if n > 5 {
@@ -318,45 +314,38 @@ func TestArrivals(t *testing.T) {
 			}
 		}, between: [2]int{9000, 11000}, warning: "others are taken to come as in the last 2 h" + lost},
 		"the first came just now": {first: time.Second, jobs: 1, between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min" + lost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := town()
-			o.NoArrivals = false
-			for n := range tc.jobs {
-				if wl := job(o, fmt.Sprintf("past-%d", n), 1, tc.first+time.Duration(n)*tc.every); tc.become != nil {
-					tc.become(n, wl)
-				}
+	}, func(t *testing.T, tc row) {
+		o := town()
+		o.NoArrivals = false
+		for n := range tc.jobs {
+			if wl := job(o, fmt.Sprintf("past-%d", n), 1, tc.first+time.Duration(n)*tc.every); tc.become != nil {
+				tc.become(n, wl)
 			}
-			q, warnings := o.Question()
-			jobs := q.Jobs(0)
-			for n := range jobs {
-				expect.That(t, kueuelib.IsActive(jobs[n].Workload), "Workload %s comes deactivated", jobs[n].Workload.Name)
-			}
-			come := len(jobs) - len(q.Entrants)
-			expect.That(t, come >= tc.between[0] && come <= tc.between[1], "%d come, and not between %d and %d", come, tc.between[0], tc.between[1])
-			expect.Same(t, "Unexpected warnings", tc.warning, strings.Join(warnings, "\n"))
-		})
-	}
+		}
+		q, warnings := o.Question()
+		jobs := q.Jobs(0)
+		for n := range jobs {
+			expect.That(t, kueuelib.IsActive(jobs[n].Workload), "Workload %s comes deactivated", jobs[n].Workload.Name)
+		}
+		come := len(jobs) - len(q.Entrants)
+		expect.That(t, come >= tc.between[0] && come <= tc.between[1], "%d come, and not between %d and %d", come, tc.between[0], tc.between[1])
+		expect.Same(t, "Unexpected warnings", tc.warning, strings.Join(warnings, "\n"))
+	})
 }
 
 func TestUnseen(t *testing.T) {
-	for name, tc := range map[string]struct {
-		set  func(*outlook.Outlook)
-		want string
-	}{
-		"queues alone": {set: func(*outlook.Outlook) {}, want: "cohorts.kueue.x-k8s.io"},
-		"nodes, where a flavor has a topology": {set: func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
-			want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes"},
-		"admission checks, where a ClusterQueue names one": {set: func(o *outlook.Outlook) {
+	expect.Rows(t, map[string]expect.Row[func(*outlook.Outlook), string]{
+		"queues alone": {In: func(*outlook.Outlook) {}, Want: "cohorts.kueue.x-k8s.io"},
+		"nodes, where a flavor has a topology": {In: func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
+			Want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes"},
+		"admission checks, where a ClusterQueue names one": {In: func(o *outlook.Outlook) {
 			o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
-		}, want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := town()
-			o.Inventory.Unseen = []string{inventory.Nodes, inventory.Topologies, inventory.AdmissionChecks, inventory.Cohorts}
-			tc.set(o)
-			expect.Same(t, "Unexpected kinds", tc.want, strings.Join(o.Unseen(), " "))
-			expect.Same(t, "Unexpected kinds of queues", "cohorts.kueue.x-k8s.io", strings.Join(o.UnseenQueues(), " "))
-		})
-	}
+		}, Want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io"},
+	}, func(t *testing.T, tc expect.Row[func(*outlook.Outlook), string]) {
+		o := town()
+		o.Inventory.Unseen = []string{inventory.Nodes, inventory.Topologies, inventory.AdmissionChecks, inventory.Cohorts}
+		tc.In(o)
+		expect.Same(t, "Unexpected kinds", tc.Want, strings.Join(o.Unseen(), " "))
+		expect.Same(t, "Unexpected kinds of queues", "cohorts.kueue.x-k8s.io", strings.Join(o.UnseenQueues(), " "))
+	})
 }

@@ -36,11 +36,12 @@ func bucket(queue, le, jobs string) string {
 }
 
 func TestMeasured(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		clusters, buckets string
 		want              []forecast.Histogram
 		note, err         string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"of two queues, in any order": {buckets: strings.Join([]string{bucket("main", "+Inf", "30.2"), bucket("main", "3600.0", "20"), bucket("main", "960", "2"), bucket("a", "60", "1")}, ","),
 			want: []forecast.Histogram{
 				{Queue: "team/a", Buckets: []forecast.Bucket{{Seconds: 60, Jobs: 1}}},
@@ -50,43 +51,35 @@ func TestMeasured(t *testing.T) {
 		"it does not scrape the manager":           {note: "note: Prometheus has no running times of the last 30 days: check that it scrapes the manager\n"},
 		"it has several clusters":                  {clusters: "2", err: "it has the ledgers of several clusters, and no label tells them apart"},
 		"it has other series":                      {buckets: bucket("main", "long", "1"), err: `Prometheus answers with a bucket up to "long"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var asked []string
-			var notes bytes.Buffer
-			if tc.clusters == "" {
-				tc.clusters = "1"
-			}
-			flags := outlook.Flags{Prometheus: prom.Flags{URL: prometheus(t, tc.clusters, tc.buckets, &asked), Match: map[string]string{"cluster": "eu"}}}
-			err := flags.Complete(t.Context(), &notes)
-			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
-			expect.Same(t, "Unexpected note", tc.note, notes.String())
-			expect.Same(t, "Unexpected running times", tc.want, flags.Measured)
-			if tc.clusters == "1" {
-				want := `sum by (le, namespace, local_queue) (label_replace(increase(kueue_trainer_admitted_until_ended_seconds_bucket{cluster="eu"}[30d]), ` +
-					`"namespace", "$1", "exported_namespace", "(.+)"))`
-				expect.Same(t, "Unexpected queries", []string{want}, asked)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var asked []string
+		var notes bytes.Buffer
+		if tc.clusters == "" {
+			tc.clusters = "1"
+		}
+		flags := outlook.Flags{Prometheus: prom.Flags{URL: prometheus(t, tc.clusters, tc.buckets, &asked), Match: map[string]string{"cluster": "eu"}}}
+		err := flags.Complete(t.Context(), &notes)
+		expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
+		expect.Same(t, "Unexpected note", tc.note, notes.String())
+		expect.Same(t, "Unexpected running times", tc.want, flags.Measured)
+		if tc.clusters == "1" {
+			want := `sum by (le, namespace, local_queue) (label_replace(increase(kueue_trainer_admitted_until_ended_seconds_bucket{cluster="eu"}[30d]), ` +
+				`"namespace", "$1", "exported_namespace", "(.+)"))`
+			expect.Same(t, "Unexpected queries", []string{want}, asked)
+		}
+	})
 }
 
 func TestFlags(t *testing.T) {
-	for name, tc := range map[string]struct {
-		flags outlook.Flags
-		want  string
-	}{
+	complete := func(in outlook.Flags) string { return expect.Text(in.Complete(t.Context(), &bytes.Buffer{})) }
+	expect.Answers(t, complete, map[string]expect.Row[outlook.Flags, string]{
 		"no Prometheus":                {},
-		"a time before now":            {flags: outlook.Flags{Told: outlook.Told{Assume: -1}}, want: "--assume: -1ns is no time that a job runs"},
-		"a token without a Prometheus": {flags: outlook.Flags{Prometheus: prom.Flags{TokenFile: "token"}}, want: "--token-file is for --prometheus"},
-		"labels without a Prometheus":  {flags: outlook.Flags{Prometheus: prom.Flags{Match: map[string]string{"a": "b"}}}, want: "--match is for --prometheus"},
-		"a label that is none": {flags: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1", Match: map[string]string{"a-b": "c"}}},
-			want: `--match a-b=c: "a-b" is no name of a label`},
-		"no Prometheus that is there": {flags: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1:1"}},
-			want: `asking Prometheus: Post "http://127.0.0.1:1/api/v1/query_range": dial tcp 127.0.0.1:1: connect: connection refused`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected error", tc.want, expect.Text(tc.flags.Complete(t.Context(), &bytes.Buffer{})))
-		})
-	}
+		"a time before now":            {In: outlook.Flags{Told: outlook.Told{Assume: -1}}, Want: "--assume: -1ns is no time that a job runs"},
+		"a token without a Prometheus": {In: outlook.Flags{Prometheus: prom.Flags{TokenFile: "token"}}, Want: "--token-file is for --prometheus"},
+		"labels without a Prometheus":  {In: outlook.Flags{Prometheus: prom.Flags{Match: map[string]string{"a": "b"}}}, Want: "--match is for --prometheus"},
+		"a label that is none": {In: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1", Match: map[string]string{"a-b": "c"}}},
+			Want: `--match a-b=c: "a-b" is no name of a label`},
+		"no Prometheus that is there": {In: outlook.Flags{Prometheus: prom.Flags{URL: "http://127.0.0.1:1"}},
+			Want: `asking Prometheus: Post "http://127.0.0.1:1/api/v1/query_range": dial tcp 127.0.0.1:1: connect: connection refused`},
+	})
 }

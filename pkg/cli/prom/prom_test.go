@@ -61,11 +61,12 @@ func began(at model.SampleValue, labels ...string) *model.Sample {
 }
 
 func TestClusterLabel(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		began model.Vector
 		label string
 		want  []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"nothing is there":                  {},
 		"one cluster, whose leader changed": {began: model.Vector{began(100, "cluster", "a", "pod", "1", "instance", "1"), began(100, "cluster", "a", "pod", "2", "instance", "2")}},
 		"one cluster, whose ledger began again in another installation": {began: model.Vector{
@@ -84,33 +85,26 @@ func TestClusterLabel(t *testing.T) {
 			began(100, "environment", "prod", "cluster", "b"), began(300, "environment", "prod", "cluster", "b"),
 			began(200, "environment", "prod", "cluster", "a"),
 		}, label: "cluster", want: []string{"a", "b"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			label, values := clusterLabel(tc.began)
-			expect.Same(t, "Unexpected label", tc.label, label)
-			expect.Same(t, "Unexpected values", tc.want, values)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		label, values := clusterLabel(tc.began)
+		expect.Same(t, "Unexpected label", tc.label, label)
+		expect.Same(t, "Unexpected values", tc.want, values)
+	})
 }
 
 func TestSeveral(t *testing.T) {
-	for name, tc := range map[string]struct {
-		counts []model.SampleValue
-		want   bool
-	}{
+	expect.Rows(t, map[string]expect.Row[[]model.SampleValue, bool]{
 		"nothing is there":           {},
-		"one":                        {counts: []model.SampleValue{1, 1, 1}},
-		"one that began again":       {counts: []model.SampleValue{1, 2, 1}},
-		"two":                        {counts: []model.SampleValue{2, 2, 2}, want: true},
-		"two, of which one is gone":  {counts: []model.SampleValue{2, 2, 1}, want: true},
-		"one that began again twice": {counts: []model.SampleValue{2, 1, 2, 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			series := &model.SampleStream{}
-			for _, count := range tc.counts {
-				series.Values = append(series.Values, model.SamplePair{Value: count})
-			}
-			expect.Same(t, "Unexpected answer", tc.want, several(model.Matrix{series}))
-		})
-	}
+		"one":                        {In: []model.SampleValue{1, 1, 1}},
+		"one that began again":       {In: []model.SampleValue{1, 2, 1}},
+		"two":                        {In: []model.SampleValue{2, 2, 2}, Want: true},
+		"two, of which one is gone":  {In: []model.SampleValue{2, 2, 1}, Want: true},
+		"one that began again twice": {In: []model.SampleValue{2, 1, 2, 1}},
+	}, func(t *testing.T, tc expect.Row[[]model.SampleValue, bool]) {
+		series := &model.SampleStream{}
+		for _, count := range tc.In {
+			series.Values = append(series.Values, model.SamplePair{Value: count})
+		}
+		expect.Same(t, "Unexpected answer", tc.Want, several(model.Matrix{series}))
+	})
 }

@@ -28,42 +28,41 @@ import (
 // jobs that run end one after the other, the others start in theirs, within the queues in which it is said to hold.
 func TestOrderIsThatOfAdmissions(t *testing.T) {
 	half := metav1.Duration{Duration: time.Hour}
-	for name, tc := range map[string]struct {
+	type row struct {
 		kueue configapi.Configuration
 		// within names the queue in which the order of those who wait holds.
 		within func(*kueue.Workload, *outlook.Outlook) string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"without fair sharing": {within: clusterQueueOf},
 		"with fair sharing":    {kueue: configapi.Configuration{FairSharing: &configapi.FairSharing{}}, within: clusterQueueOf},
 		"with admission fair sharing": {kueue: configapi.Configuration{AdmissionFairSharing: &configapi.AdmissionFairSharing{
 			UsageHalfLifeTime: half, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
 		}}, within: func(wl *kueue.Workload, _ *outlook.Outlook) string { return string(wl.Spec.QueueName) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(50) {
-				at := drawTown(rand.New(rand.NewPCG(seed, 0)))
-				at.Kueue = &tc.kueue
-				view := expect.Must(newView(t.Context(), at))(t)
-				started, later := admissions(t, at)
-				printed := map[string][]string{}
-				var now []string
-				for _, w := range view.Waiting {
-					wl := inventory.Find(at.Workloads, "ns", w.Job[len("ns/"):])
-					if w.StartsNow {
-						now = append(now, w.Job)
-					} else {
-						printed[tc.within(wl, at)] = append(printed[tc.within(wl, at)], w.Job)
-					}
+	}, func(t *testing.T, tc row) {
+		for seed := range uint64(50) {
+			at := drawTown(rand.New(rand.NewPCG(seed, 0)))
+			at.Kueue = &tc.kueue
+			view := expect.Must(newView(t.Context(), at))(t)
+			started, later := admissions(t, at)
+			printed := map[string][]string{}
+			var now []string
+			for _, w := range view.Waiting {
+				wl := inventory.Find(at.Workloads, "ns", w.Job[len("ns/"):])
+				if w.StartsNow {
+					now = append(now, w.Job)
+				} else {
+					printed[tc.within(wl, at)] = append(printed[tc.within(wl, at)], w.Job)
 				}
-				expect.Same(t, fmt.Sprintf("Seed %d: unexpected order of who starts now", seed), started, now)
-				became := map[string][]string{}
-				for _, wl := range later {
-					became[tc.within(wl, at)] = append(became[tc.within(wl, at)], inventory.JobName(wl))
-				}
-				expect.Same(t, fmt.Sprintf("Seed %d: unexpected order of who waits", seed), became, printed)
 			}
-		})
-	}
+			expect.Same(t, fmt.Sprintf("Seed %d: unexpected order of who starts now", seed), started, now)
+			became := map[string][]string{}
+			for _, wl := range later {
+				became[tc.within(wl, at)] = append(became[tc.within(wl, at)], inventory.JobName(wl))
+			}
+			expect.Same(t, fmt.Sprintf("Seed %d: unexpected order of who waits", seed), became, printed)
+		}
+	})
 }
 
 func clusterQueueOf(wl *kueue.Workload, at *outlook.Outlook) string {

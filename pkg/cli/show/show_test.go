@@ -29,11 +29,12 @@ func TestProgressOfALog(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	on := Paint{on: true}
-	for name, tc := range map[string]struct {
+	type row struct {
 		rows  [][]any
 		paint Paint
 		want  string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a heading alone":                          {want: "NAME   GPUS\n"},
 		"columns are as wide as their widest cell": {rows: [][]any{{"h100", 32}, {"a-long-name", 8}}, want: "NAME          GPUS\nh100          32\na-long-name   8\n"},
 		"colours and letters beyond ASCII have their own width": {rows: [][]any{{on.Red("h100"), 1}, {"größe", 2}},
@@ -41,17 +42,15 @@ func TestTable(t *testing.T) {
 		"what others write is on its line, and moves no cursor": {rows: [][]any{{on.Red("a\nb"), "\x1b[2Jx\r\u009b1m"}}, paint: Paint{},
 			want: "NAME   GPUS\n\x1b[31ma b\x1b[0m    \uFFFD[2Jx\uFFFD\uFFFD1m\n"},
 		"no spaces at the end of a line": {rows: [][]any{{"h100", ""}}, want: "NAME   GPUS\nh100\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			table := NewTable("NAME", "GPUS")
-			for _, row := range tc.rows {
-				table.Row(row...)
-			}
-			var out strings.Builder
-			expect.NoError(t, table.Print(&out, tc.paint))
-			expect.Same(t, "Unexpected table", tc.want, out.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		table := NewTable("NAME", "GPUS")
+		for _, row := range tc.rows {
+			table.Row(row...)
+		}
+		var out strings.Builder
+		expect.NoError(t, table.Print(&out, tc.paint))
+		expect.Same(t, "Unexpected table", tc.want, out.String())
+	})
 }
 
 func TestVisible(t *testing.T) {
@@ -88,11 +87,12 @@ func TestEncode(t *testing.T) {
 }
 
 func TestCheckFormat(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		format string
 		known  []string
 		want   string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"none":                    {known: []string{JSON}},
 		"a known one":             {format: YAML, known: []string{Wide, JSON, YAML}},
 		"the only one":            {format: "xml", known: []string{JSON}, want: "--output xml: there is no such format: use json or jsonpath=TEMPLATE"},
@@ -101,11 +101,9 @@ func TestCheckFormat(t *testing.T) {
 		"one that cannot be read": {format: "jsonpath={.a", known: []string{JSON}, want: "--output jsonpath={.a: write a template such as jsonpath='{.name}': unclosed action"},
 		"one of two":              {format: "xml", known: []string{JSON, YAML}, want: "--output xml: there is no such format: use json, yaml or jsonpath=TEMPLATE"},
 		"one of three":            {format: "xml", known: []string{Wide, JSON, YAML}, want: "--output xml: there is no such format: use wide, json, yaml or jsonpath=TEMPLATE"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected error", tc.want, expect.Text(checkFormat(tc.format, tc.known)))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Same(t, "Unexpected error", tc.want, expect.Text(checkFormat(tc.format, tc.known)))
+	})
 }
 
 func TestFlagsTakeOneOfSomeWords(t *testing.T) {
@@ -123,21 +121,20 @@ func TestFlagsTakeOneOfSomeWords(t *testing.T) {
 }
 
 func TestColoursAreSwitchedOff(t *testing.T) {
-	for name, tc := range map[string]struct {
+	type row struct {
 		noColor, term string
 		want          bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a terminal":                   {term: "xterm", want: true},
 		"NO_COLOR":                     {noColor: "1", term: "xterm"},
 		"a terminal without any":       {term: "dumb"},
 		"an empty NO_COLOR is not set": {noColor: "", term: "xterm", want: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("NO_COLOR", tc.noColor)
-			t.Setenv("TERM", tc.term)
-			expect.Same(t, "Unexpected colours", tc.want, wanted())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		t.Setenv("NO_COLOR", tc.noColor)
+		t.Setenv("TERM", tc.term)
+		expect.Same(t, "Unexpected colours", tc.want, wanted())
+	})
 }
 
 func TestOnlyTerminalsArePainted(t *testing.T) {

@@ -58,8 +58,7 @@ func TestPreflight(t *testing.T) {
 			err = p.queue(t.Context(), &tc.request)
 		}
 		expect.Same(t, "Unexpected error", tc.says, expect.Text(err))
-		expect.That(t, strings.HasPrefix(notes.String(), tc.note) && (tc.note != "" || notes.Len() == 0),
-			"The notes are %q and not %q", notes.String(), tc.note)
+		expect.That(t, strings.HasPrefix(notes.String(), tc.note) && (tc.note != "" || notes.Len() == 0), "The notes are %q and not %q", notes.String(), tc.note)
 		expect.Same(t, "Unexpected trainer of the runtime", tc.builtin, builtin)
 	})
 }

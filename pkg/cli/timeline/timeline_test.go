@@ -257,8 +257,7 @@ func TestSpansOfAJobThatIsStopped(t *testing.T) {
 		"deactivated while it waits": {In: []func(*Facts){events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000))}, Want: map[Phase]int{Preparing: 1, WaitingForQuota: 19, Deactivated: 80}},
 		"deactivated while it runs, and activated again": {In: []func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000)), stops, func(f *Facts) {
 			f.Workloads[0].Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: kueue.WorkloadReactivated, LastTransitionTime: at(60)}}
-		}},
-			Want: map[Phase]int{Preparing: 1, WaitingForQuota: 42, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Deactivated: 38}},
+		}}, Want: map[Phase]int{Preparing: 1, WaitingForQuota: 42, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Deactivated: 38}},
 	}, func(t *testing.T, tc expect.Row[[]func(*Facts), map[Phase]int]) {
 		f := complete()
 		f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Pods, f.Events = at(100).Time, nil, nil, nil, nil

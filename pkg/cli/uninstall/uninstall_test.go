@@ -139,14 +139,15 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		job.Spec.Suspend = ptr.To(false)
 		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		job  func(*trainjob.TrainJob)
 		kind string
 		// inTree suspends dry runs; configured is what Kueue's configuration has.
 		inTree     bool
 		configured string
 		want       string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"of a TrainJob that waits":               {job: waits, want: deleted},
 		"of a TrainJob that runs":                {job: runs, want: freed},
 		"of a finished TrainJob":                 {job: finished, want: freed},
@@ -154,24 +155,22 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		"of a TrainJob that the in-tree one has": {job: waits, inTree: true, want: kept},
 		"of a TrainJob that the in-tree one has, whose webhook is not asked here": {job: waits, configured: "trainer.kubeflow.org/trainjob", want: kept},
 		"of a Job": {kind: "Job", want: kept},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kind := trainer.TrainJobKind
-			if tc.kind != "" {
-				kind = tc.kind
-			}
-			objects := []client.Object{workloadOf(kind, "job"), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
-			if tc.job != nil {
-				objects = append(objects, trainJob("job", tc.job))
-			}
-			c := installation(t, func(job *trainjob.TrainJob) error {
-				job.Spec.Suspend = ptr.To(tc.inTree)
-				return nil
-			}, objects...)
-			expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
-			expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		kind := trainer.TrainJobKind
+		if tc.kind != "" {
+			kind = tc.kind
+		}
+		objects := []client.Object{workloadOf(kind, "job"), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
+		if tc.job != nil {
+			objects = append(objects, trainJob("job", tc.job))
+		}
+		c := installation(t, func(job *trainjob.TrainJob) error {
+			job.Spec.Suspend = ptr.To(tc.inTree)
+			return nil
+		}, objects...)
+		expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
+		expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+	})
 }
 
 func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
@@ -306,27 +305,25 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 
 // Its namespace can go before its kinds do.
 func TestKueueIsGoneWhereNobodyIsAskedForIt(t *testing.T) {
-	for name, there := range map[string]bool{"gone": false, "elsewhere": true} {
-		t.Run(name, func(t *testing.T) {
-			waits := placed(t, "waits", patch.Gated("node"))
-			webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "its-own-name"}}
-			webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{Rules: []admissionregistrationv1.RuleWithOperations{{
-				Rule: admissionregistrationv1.Rule{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues"}}}}}}
-			objects := []client.Object{waits}
-			if there {
-				objects = append(objects, webhooks)
-			}
-			c := installation(t, silent, objects...)
-			err := uninstalling(c, io.Discard).run(t.Context())
-			if there {
-				expect.Says(t, err, "name another with --kueue-namespace")
-			} else {
-				expect.NoError(t, err)
-			}
-			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-			expect.Same(t, "Unexpected gate of a TrainJob that waits", there, ours.HoldsGate(&waits.Spec))
-		})
-	}
+	expect.Rows(t, map[string]bool{"gone": false, "elsewhere": true}, func(t *testing.T, there bool) {
+		waits := placed(t, "waits", patch.Gated("node"))
+		webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "its-own-name"}}
+		webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{Rules: []admissionregistrationv1.RuleWithOperations{{
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues"}}}}}}
+		objects := []client.Object{waits}
+		if there {
+			objects = append(objects, webhooks)
+		}
+		c := installation(t, silent, objects...)
+		err := uninstalling(c, io.Discard).run(t.Context())
+		if there {
+			expect.Says(t, err, "name another with --kueue-namespace")
+		} else {
+			expect.NoError(t, err)
+		}
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+		expect.Same(t, "Unexpected gate of a TrainJob that waits", there, ours.HoldsGate(&waits.Spec))
+	})
 }
 
 // Trainer refuses every change of a TrainJob whose runtime is gone.

@@ -62,13 +62,14 @@ const (
 )
 
 func TestCommand(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		stdin string
 		args  []string
 		want  string
 		// code is that which goes with the sum in the report, where nothing else is said.
 		code int
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"in order":         {stdin: job("") + "---\n" + runtime, want: inOrder},
 		"other kinds only": {stdin: "kind: Other\n", want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n"},
 		"a runtime only":   {stdin: runtime, want: "1 runtime for Trainer 2.3: 0 errors, 0 warnings\n"},
@@ -236,20 +237,14 @@ func TestCommand(t *testing.T) {
 -:12: error: spec.numNode: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name` + "\n2 TrainJobs and 1 runtime for Trainer 2.3: 2 errors, 0 warnings\n"},
 		"an unknown release": {args: []string{"--trainer", "2.0"}, code: exit.Failed},
 		"an unknown output":  {args: []string{"-o", "wide"}, code: exit.Failed},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "runtime.yaml")
-			expect.NoError(t, os.WriteFile(path, []byte(runtime), 0o600))
-			args := []string{"-f", "-"}
-			for _, arg := range tc.args {
-				args = append(args, strings.Replace(arg, "RUNTIME", path, 1))
-			}
-			out, err := run(t, tc.stdin, args...)
-			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), cmp.Or(tc.code, codeOf(tc.want)), exit.Code(err))
-			expect.Same(t, "Unexpected output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		path := filepath.Join(t.TempDir(), "runtime.yaml")
+		expect.NoError(t, os.WriteFile(path, []byte(runtime), 0o600))
+		args := expect.Each(tc.args, func(arg string) string { return strings.Replace(arg, "RUNTIME", path, 1) })
+		out, err := run(t, tc.stdin, append([]string{"-f", "-"}, args...)...)
+		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), cmp.Or(tc.code, codeOf(tc.want)), exit.Code(err))
+		expect.Same(t, "Unexpected output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
+	})
 }
 
 // codeOf is the exit code that goes with the sum at the end of a report.

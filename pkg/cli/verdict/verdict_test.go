@@ -42,10 +42,11 @@ func TestOf(t *testing.T) {
 	claim := func(name string) string {
 		return `volumeClaimPolicies: [{templates: [{metadata: {name: ` + name + `}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}]`
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		more, podSpec string
 		want          []string
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"in order":          {podSpec: fine},
 		"policies in order": {podSpec: fine, more: "successPolicy: {operator: All, targetReplicatedJobs: [node]}\nfailurePolicy: {maxRestarts: 3, rules: [{action: FailJobSet, onJobFailureReasons: [PodFailurePolicy]}]}\ncoordinator: {replicatedJob: node, jobIndex: 1, podIndex: 2}\nnetwork: {subdomain: llm}"},
 		"a claim":           {podSpec: fine, more: claim("claim")},
@@ -72,16 +73,14 @@ func TestOf(t *testing.T) {
 		"a mount without a volume":      {podSpec: `containers: [{name: node, image: i, volumeMounts: [{name: a, mountPath: /a}]}]`, want: []string{"Job node spec.template.spec.containers[node].volumeMounts[/a].name"}},
 		"what Jobs take and pods don't": {podSpec: `containers: [{name: node, image: " i"}]`, want: []string{"Pod node spec.template.spec.containers[node].image"}},
 		"a restart policy of no Job":    {podSpec: fine + `, restartPolicy: Always`, want: []string{"Job node spec.template.spec.restartPolicy"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, r := range Of(t.Context(), jobSet(t, tc.more, tc.podSpec)) {
-				got = append(got, r.Kind+" "+r.ReplicatedJob+" "+r.Path)
-				expect.That(t, r.Message != "", "Nothing is said of %s", r.Path)
-			}
-			expect.Same(t, "Unexpected refusals", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var got []string
+		for _, r := range Of(t.Context(), jobSet(t, tc.more, tc.podSpec)) {
+			got = append(got, r.Kind+" "+r.ReplicatedJob+" "+r.Path)
+			expect.That(t, r.Message != "", "Nothing is said of %s", r.Path)
+		}
+		expect.Same(t, "Unexpected refusals", tc.want, got)
+	})
 }
 
 func TestDependsOnWhatStandsBehind(t *testing.T) {

@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 	}
 	unseenCRD := of(func(_, _, tr, _ *Part) { tr.Generation, tr.unseen = "", true })
 	unseenCRD.unseen = []string{"crds"}
-	for name, tc := range map[string]judged{
+	expect.Rows(t, map[string]judged{
 		"what was made for each other":              of().with("v0.1.3"),
 		"a plugin of a checkout with any manager":   of().with(checkout),
 		"a cluster whose Deployments are not there": of(func(_, js, _, m *Part) { js.Version, m.Version = "", "" }).unknown(0),
@@ -92,18 +92,16 @@ func TestJudge(t *testing.T) {
 		"the JobSet of an older Trainer":            of(func(_, js, tr, _ *Part) { js.Version, tr.Version, tr.Generation = "v0.10.1", "v2.1.0", "2.1" }),
 		"a Trainer before 2.1":                      trainer("v2.0.0", "unknown").breaks("Trainer is of a generation that kueue-trainer does not know"),
 		"a plugin of another release":               of().with("v0.2.0").warns("kueue-trainer is v0.1.0, and this plugin of 0.2"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &Report{Plugin: version.Info{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
-			judge(r)
-			expect.Same(t, "Unexpected answer whether they go together", tc.together, r.Together)
-			expect.Same(t, "Unexpected problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
-			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(r.err()))
-			for _, p := range r.Problems {
-				expect.That(t, p.Remedy != "", "No remedy for %q", p.Message)
-			}
-		})
-	}
+	}, func(t *testing.T, tc judged) {
+		r := &Report{Plugin: version.Info{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
+		judge(r)
+		expect.Same(t, "Unexpected answer whether they go together", tc.together, r.Together)
+		expect.Same(t, "Unexpected problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
+		expect.Same(t, "Unexpected exit code", tc.code, exit.Code(r.err()))
+		for _, p := range r.Problems {
+			expect.That(t, p.Remedy != "", "No remedy for %q", p.Message)
+		}
+	})
 }
 
 func TestManagerInstalled(t *testing.T) {
@@ -112,11 +110,12 @@ func TestManagerInstalled(t *testing.T) {
 	}}
 	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager.Webhook}}
 	deployments, webhooks := "deployments.apps", "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	for name, tc := range map[string]struct {
+	type row struct {
 		objects []client.Object
 		unseen  []string
 		want    Part
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a Deployment": {objects: []client.Object{deployment}, want: Part{Version: "v0.1.0"}},
 		"a webhook of a manager that runs beside": {objects: []client.Object{webhook}},
 		"neither":                              {want: Part{Missing: true}},
@@ -124,24 +123,22 @@ func TestManagerInstalled(t *testing.T) {
 		"no webhook, and it alone may be seen": {unseen: []string{deployments}, want: Part{unseen: true}},
 		"Deployments alone may be seen":        {objects: []client.Object{webhook}, unseen: []string{webhooks}, want: Part{unseen: true}},
 		"nothing may be seen":                  {objects: []client.Object{deployment, webhook}, unseen: []string{deployments, webhooks}, want: Part{unseen: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(object client.Object, _ client.ObjectKey) error {
-				kind := webhooks
-				if _, is := object.(*appsv1.Deployment); is {
-					kind = deployments
-				}
-				if slices.Contains(tc.unseen, kind) {
-					return kit.Forbidden(kind)
-				}
-				return nil
-			})).Build()
-			l := &loader{client: c}
-			got := l.part(t.Context(), cluster.Manager)
-			expect.NoError(t, l.err)
-			tc.want.Name = cluster.Manager.Name
-			expect.Same(t, "Unexpected part", tc.want, got, cmp.AllowUnexported(Part{}))
-			expect.Same(t, "Unexpected kinds", tc.unseen, l.unseen)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(object client.Object, _ client.ObjectKey) error {
+			kind := webhooks
+			if _, is := object.(*appsv1.Deployment); is {
+				kind = deployments
+			}
+			if slices.Contains(tc.unseen, kind) {
+				return kit.Forbidden(kind)
+			}
+			return nil
+		})).Build()
+		l := &loader{client: c}
+		got := l.part(t.Context(), cluster.Manager)
+		expect.NoError(t, l.err)
+		tc.want.Name = cluster.Manager.Name
+		expect.Same(t, "Unexpected part", tc.want, got, cmp.AllowUnexported(Part{}))
+		expect.Same(t, "Unexpected kinds", tc.unseen, l.unseen)
+	})
 }

@@ -89,8 +89,7 @@ func TestOfLeavesOutGatesItDoesNotKnow(t *testing.T) {
 	settings, err := Of(Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"FromTheFuture": true, "MultiKueue": false}})
 	expect.ErrorWith(t, err, "FromTheFuture")
 	_, found := settings.FeatureGates["FromTheFuture"]
-	expect.That(t, !found && !settings.FeatureGates["MultiKueue"],
-		"FromTheFuture is there: %t, MultiKueue: %t", found, settings.FeatureGates["MultiKueue"])
+	expect.That(t, !found && !settings.FeatureGates["MultiKueue"], "FromTheFuture is there: %t, MultiKueue: %t", found, settings.FeatureGates["MultiKueue"])
 }
 
 func TestApplyGates(t *testing.T) {

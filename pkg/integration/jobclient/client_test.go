@@ -102,17 +102,13 @@ func TestEachStepOfAStartGoesByTheLabelsThatItWasDecidedBy(t *testing.T) {
 func TestFailedTest(t *testing.T) {
 	test := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
 	invalid := apierrors.NewInvalid(trainjob.GVK.GroupKind(), "job", field.ErrorList{field.Required(field.NewPath("spec"), "")})
-	type row struct {
-		err  error
-		want bool
-	}
-	expect.Rows(t, map[string]row{
-		"a failed test":                     {err: test, want: true},
-		"an invalid object is another case": {err: invalid},
-		"so is a conflict of others":        {err: apierrors.NewConflict(schema.GroupResource{}, "job", errors.New("changed"))},
-		"and anything else":                 {err: errors.New("network")},
+	expect.Answers(t, failedTest, map[string]expect.Row[error, bool]{
+		"a failed test":                     {In: test, Want: true},
+		"an invalid object is another case": {In: invalid},
+		"so is a conflict of others":        {In: apierrors.NewConflict(schema.GroupResource{}, "job", errors.New("changed"))},
+		"and anything else":                 {In: errors.New("network")},
 		"nothing":                           {},
-	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected failedTest", tc.want, failedTest(tc.err)) })
+	})
 }
 
 func TestExpectations(t *testing.T) {
@@ -237,26 +233,22 @@ func TestWrite(t *testing.T) {
 
 // A start of which nobody knows what became may be under way, and the job has its quota for so long.
 func TestStartIsExpectedUnlessItIsRefused(t *testing.T) {
-	type row struct {
-		err  error
-		want bool
-	}
-	expect.Rows(t, map[string]row{
-		"it is written":                         {err: kit.ErrAnswered, want: true},
-		"the answer is lost":                    {err: errors.New("network"), want: true},
-		"it is forbidden":                       {err: apierrors.NewForbidden(Resource, "llm", errors.New("no"))},
-		"Trainer has not heard of the last pod": {err: apierrors.NewForbidden(Resource, "llm", errors.New("the ReplicatedJob node is still active"))},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[error, bool]{
+		"it is written":                         {In: kit.ErrAnswered, Want: true},
+		"the answer is lost":                    {In: errors.New("network"), Want: true},
+		"it is forbidden":                       {In: apierrors.NewForbidden(Resource, "llm", errors.New("no"))},
+		"Trainer has not heard of the last pod": {In: apierrors.NewForbidden(Resource, "llm", errors.New("the ReplicatedJob node is still active"))},
+	}, func(t *testing.T, tc expect.Row[error, bool]) {
 		stored := inttest.Fake(jobAt(1)).Build()
 		c := clientOn(t, kit.Writes(stored, func(w kit.Write) error {
 			w.Object.SetGeneration(2)
 			w.Object.(*trainjob.TrainJob).Spec.Suspend = new(false)
-			return tc.err
+			return tc.In
 		}), stored)
 		err := c.write(t.Context(), jobAt(1), changes{"suspend": json.RawMessage(`false`)}, true)
-		expect.Same(t, "It fails", !errors.Is(tc.err, kit.ErrAnswered), err != nil)
+		expect.Same(t, "It fails", !errors.Is(tc.In, kit.ErrAnswered), err != nil)
 		_, starts := c.expectations.StoppedBeforeResume(jobAt(2))
-		expect.Same(t, "It may be started", tc.want, starts)
+		expect.Same(t, "It may be started", tc.Want, starts)
 		expect.Same(t, "A view from before it is as new", err != nil, c.expectations.Satisfied(jobAt(1)))
 	})
 }
@@ -380,27 +372,23 @@ func TestUpdateOfAWorkload(t *testing.T) {
 	}
 	local := copied(true)
 	local.Labels = nil
-	type row struct {
-		wl   *kueue.Workload
-		want []string
-	}
-	expect.Rows(t, map[string]row{
-		"a copy that gets its owner":          {wl: copied(true), want: []string{kueues, ours}},
-		"a copy without an owner":             {wl: copied(false)},
-		"a Workload of this cluster":          {wl: local},
-		"a copy that is held":                 {wl: copied(true, kueues, ours), want: []string{kueues, ours}},
-		"a copy that MultiKueue lets go":      {wl: copied(true, ours), want: []string{ours}},
-		"a finished copy that Kueue held":     {wl: finished(copied(true, kueues, ours)), want: []string{kueues, ours}},
-		"a deleted copy that is let go":       {wl: goes(copied(true, ours, mine)), want: []string{mine}},
-		"a deleted copy that Kueue holds":     {wl: goes(copied(true, kueues, ours)), want: []string{kueues, ours}},
-		"a finished copy that is let go":      {wl: finished(copied(true, ours, mine)), want: []string{mine}},
-		"a finished copy that was never held": {wl: finished(copied(true))},
-	}, func(t *testing.T, tc row) {
-		wl := tc.wl
+	expect.Rows(t, map[string]expect.Row[*kueue.Workload, []string]{
+		"a copy that gets its owner":          {In: copied(true), Want: []string{kueues, ours}},
+		"a copy without an owner":             {In: copied(false)},
+		"a Workload of this cluster":          {In: local},
+		"a copy that is held":                 {In: copied(true, kueues, ours), Want: []string{kueues, ours}},
+		"a copy that MultiKueue lets go":      {In: copied(true, ours), Want: []string{ours}},
+		"a finished copy that Kueue held":     {In: finished(copied(true, kueues, ours)), Want: []string{kueues, ours}},
+		"a deleted copy that is let go":       {In: goes(copied(true, ours, mine)), Want: []string{mine}},
+		"a deleted copy that Kueue holds":     {In: goes(copied(true, kueues, ours)), Want: []string{kueues, ours}},
+		"a finished copy that is let go":      {In: finished(copied(true, ours, mine)), Want: []string{mine}},
+		"a finished copy that was never held": {In: finished(copied(true))},
+	}, func(t *testing.T, tc expect.Row[*kueue.Workload, []string]) {
+		wl := tc.In
 		stored := inttest.Fake(wl).Build()
 		inttest.Reload(t, stored, wl)
 		expect.NoError(t, (&Client{Client: stored}).Update(t.Context(), wl))
-		expect.Same(t, "Unexpected finalizers", tc.want, wl.Finalizers)
+		expect.Same(t, "Unexpected finalizers", tc.Want, wl.Finalizers)
 	})
 }
 
@@ -549,16 +537,10 @@ func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 }
 
 func TestOvertakenWorkload(t *testing.T) {
-	type row struct {
-		err  error
-		want string
-	}
-	expect.Rows(t, map[string]row{
-		"a Workload was overtaken": {err: apierrors.NewConflict(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("modified")), want: "wl"},
-		"a TrainJob was":           {err: apierrors.NewConflict(Resource, "llm", errors.New("modified"))},
-		"a Workload was refused":   {err: apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("no"))},
+	expect.Answers(t, ConflictingWorkload, map[string]expect.Row[error, string]{
+		"a Workload was overtaken": {In: apierrors.NewConflict(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("modified")), Want: "wl"},
+		"a TrainJob was":           {In: apierrors.NewConflict(Resource, "llm", errors.New("modified"))},
+		"a Workload was refused":   {In: apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("no"))},
 		"nothing happened":         {},
-	}, func(t *testing.T, tc row) {
-		expect.Same(t, "Unexpected overtakenWorkload", tc.want, ConflictingWorkload(tc.err))
 	})
 }

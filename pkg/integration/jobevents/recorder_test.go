@@ -36,27 +36,23 @@ func TestRecorder(t *testing.T) {
 		uid          types.UID
 		reason, note string
 	}
-	type row struct {
-		events []event
-		want   []string
-	}
-	expect.Rows(t, map[string]row{
-		"the same again is dropped": {events: []event{{"a", "Finished", "done"}, {"a", "Finished", "done"}}, want: []string{"Normal Finished done"}},
-		"another object, another reason and another text are told": {events: []event{{"a", "Started", "x"}, {"b", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Stopped", "y"}},
-			want: []string{"Normal Started x", "Normal Started x", "Normal Stopped x", "Normal Stopped y"}},
-		"what happens again after something else is told": {events: []event{{"a", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Started", "x"}},
-			want: []string{"Normal Started x", "Normal Stopped x", "Normal Started x"}},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[[]event, []string]{
+		"the same again is dropped": {In: []event{{"a", "Finished", "done"}, {"a", "Finished", "done"}}, Want: []string{"Normal Finished done"}},
+		"another object, another reason and another text are told": {In: []event{{"a", "Started", "x"}, {"b", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Stopped", "y"}},
+			Want: []string{"Normal Started x", "Normal Started x", "Normal Stopped x", "Normal Stopped y"}},
+		"what happens again after something else is told": {In: []event{{"a", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Started", "x"}},
+			Want: []string{"Normal Started x", "Normal Stopped x", "Normal Started x"}},
+	}, func(t *testing.T, tc expect.Row[[]event, []string]) {
 		recorder := events.NewFakeRecorder(10)
 		once := New(recorder)
-		for _, e := range tc.events {
+		for _, e := range tc.In {
 			once.Eventf(inttest.Job(e.uid), nil, corev1.EventTypeNormal, e.reason, ActionStart, "%s", e.note)
 		}
 		var got []string
 		for len(recorder.Events) > 0 {
 			got = append(got, <-recorder.Events)
 		}
-		expect.Same(t, "Unexpected events", tc.want, got)
+		expect.Same(t, "Unexpected events", tc.Want, got)
 	})
 }
 
@@ -74,14 +70,10 @@ func TestResolvedEventIsNews(t *testing.T) {
 }
 
 func TestBroadcast(t *testing.T) {
-	type row struct {
-		notes []string
-		want  []string
-	}
-	expect.Rows(t, map[string]row{
-		"another note about an object that did not change is an event of its own": {notes: []string{"is missing", "differs by 2%s"}, want: []string{"is missing x1 ", "differs by 2%s x1 "}},
-		"the same note again is counted":                                          {notes: []string{"is missing", "is missing"}, want: []string{"is missing x2 "}},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[[]string, []string]{
+		"another note about an object that did not change is an event of its own": {In: []string{"is missing", "differs by 2%s"}, Want: []string{"is missing x1 ", "differs by 2%s x1 "}},
+		"the same note again is counted":                                          {In: []string{"is missing", "is missing"}, Want: []string{"is missing x2 "}},
+	}, func(t *testing.T, tc expect.Row[[]string, []string]) {
 		client := fake.NewClientset()
 		recorder := expect.Must(Broadcast(t.Context(), client.EventsV1(), inttest.Scheme, "controller"))(t)
 		written := func() []string {
@@ -99,7 +91,7 @@ func TestBroadcast(t *testing.T) {
 		}
 		job := inttest.Job("1")
 		job.ResourceVersion = "7"
-		for _, note := range tc.notes {
+		for _, note := range tc.In {
 			recorder.Eventf(job, nil, corev1.EventTypeWarning, "Waits", "Describe", "%s", note)
 			// The broadcaster does not keep the order of what is recorded at once.
 			_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Second, true, func(context.Context) (bool, error) {
@@ -107,9 +99,9 @@ func TestBroadcast(t *testing.T) {
 			})
 		}
 		_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
-			return cmp.Equal(tc.want, written()), nil
+			return cmp.Equal(tc.Want, written()), nil
 		})
-		expect.Same(t, "Unexpected events", tc.want, written())
+		expect.Same(t, "Unexpected events", tc.Want, written())
 	})
 }
 
@@ -135,30 +127,26 @@ func TestTroubles(t *testing.T) {
 		return func(r *Recorder) { r.Warn(job, reason, ActionStart, errors.New("why")) }
 	}
 	looked := func(r *Recorder) { r.EndLook("a") }
-	type row struct {
-		do   []func(*Recorder)
-		want string
-	}
-	expect.Rows(t, map[string]row{
+	expect.Rows(t, map[string]expect.Row[[]func(*Recorder), string]{
 		"nothing was told":                     {},
-		"a look that is not over":              {do: []func(*Recorder){warn(ReasonCannotStart)}},
-		"a Warning":                            {do: []func(*Recorder){warn(ReasonCannotStart), looked}, want: ReasonCannotStart},
-		"a Warning that is no news":            {do: []func(*Recorder){warn(ReasonCannotStart), looked, warn(ReasonCannotStart), looked}, want: ReasonCannotStart},
-		"the first of two":                     {do: []func(*Recorder){warn(ReasonCannotStart), warn(ReasonRefused), looked}, want: ReasonCannotStart},
-		"the next look found nothing":          {do: []func(*Recorder){warn(ReasonCannotStart), looked, looked}},
-		"a state that somebody means":          {do: []func(*Recorder){func(r *Recorder) { r.WarnOfState(job, ActionQueue, ReasonDeactivated, "why") }, looked}},
-		"what comes right by itself":           {do: []func(*Recorder){warn(ReasonCheckRetries), looked}},
-		"a migration":                          {do: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotAlone) }, looked}},
-		"what is told and is no trouble":       {do: []func(*Recorder){func(r *Recorder) { r.Eventf(job, nil, corev1.EventTypeNormal, ReasonStarted, ActionStart, "x") }, looked}},
-		"what nobody is told, but still holds": {do: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotStarted) }, looked}, want: ReasonNotStarted},
-		"another TrainJob":                     {do: []func(*Recorder){func(r *Recorder) { r.Note("b", ReasonNotStarted); r.EndLook("b") }, looked}},
-		"a TrainJob that is gone":              {do: []func(*Recorder){warn(ReasonCannotStart), looked, func(r *Recorder) { r.Forget("a") }}},
-	}, func(t *testing.T, tc row) {
+		"a look that is not over":              {In: []func(*Recorder){warn(ReasonCannotStart)}},
+		"a Warning":                            {In: []func(*Recorder){warn(ReasonCannotStart), looked}, Want: ReasonCannotStart},
+		"a Warning that is no news":            {In: []func(*Recorder){warn(ReasonCannotStart), looked, warn(ReasonCannotStart), looked}, Want: ReasonCannotStart},
+		"the first of two":                     {In: []func(*Recorder){warn(ReasonCannotStart), warn(ReasonRefused), looked}, Want: ReasonCannotStart},
+		"the next look found nothing":          {In: []func(*Recorder){warn(ReasonCannotStart), looked, looked}},
+		"a state that somebody means":          {In: []func(*Recorder){func(r *Recorder) { r.WarnOfState(job, ActionQueue, ReasonDeactivated, "why") }, looked}},
+		"what comes right by itself":           {In: []func(*Recorder){warn(ReasonCheckRetries), looked}},
+		"a migration":                          {In: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotAlone) }, looked}},
+		"what is told and is no trouble":       {In: []func(*Recorder){func(r *Recorder) { r.Eventf(job, nil, corev1.EventTypeNormal, ReasonStarted, ActionStart, "x") }, looked}},
+		"what nobody is told, but still holds": {In: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotStarted) }, looked}, Want: ReasonNotStarted},
+		"another TrainJob":                     {In: []func(*Recorder){func(r *Recorder) { r.Note("b", ReasonNotStarted); r.EndLook("b") }, looked}},
+		"a TrainJob that is gone":              {In: []func(*Recorder){warn(ReasonCannotStart), looked, func(r *Recorder) { r.Forget("a") }}},
+	}, func(t *testing.T, tc expect.Row[[]func(*Recorder), string]) {
 		r := New(&events.FakeRecorder{})
-		for _, do := range tc.do {
+		for _, do := range tc.In {
 			do(r)
 		}
-		expect.Same(t, "Unexpected StuckReason", tc.want, r.StuckReason("a"))
+		expect.Same(t, "Unexpected StuckReason", tc.Want, r.StuckReason("a"))
 	})
 }
 

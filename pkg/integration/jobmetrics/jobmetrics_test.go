@@ -44,10 +44,6 @@ func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
 	return wl
 }
 
-func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
-	return inttest.JobSetOf(job, suspended, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
-}
-
 // What names a queue in vain is in no queue; what got quota before counts to its end.
 func TestCountOfUnmanagedNamespaces(t *testing.T) {
 	outside, holds, inside := jobOf("outside"), jobOf("holds"), jobOf("inside")
@@ -114,7 +110,7 @@ func TestStateOf(t *testing.T) {
 		}
 		var js *jobsetapi.JobSet
 		if tc.suspended != nil {
-			js = jobSetOf(job, *tc.suspended)
+			js = inttest.JobSetOf(job, *tc.suspended, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
 		}
 		expect.Same(t, "Unexpected phase", tc.want, state.PhaseOf(job, wl, js))
 	})

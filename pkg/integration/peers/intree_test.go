@@ -181,22 +181,16 @@ func TestInTreeAnswerHolds(t *testing.T) {
 }
 
 func TestInTreeUnknownRemedy(t *testing.T) {
-	type row struct {
-		err  error
-		want string
-	}
-	expect.Rows(t, map[string]row{
-		"no runtime": {trainjob.ErrNoRuntime, "create a ClusterTrainingRuntime, or a TrainingRuntime in namespace ours"},
-		"a webhook that cannot be reached": {apierrors.NewInternalError(errors.New(`failed calling webhook "mtrainjob.kb.io": no endpoints available for service "kueue-webhook-service"`)),
-			"look at the Service and the pods behind webhook mtrainjob.kb.io"},
-		"a webhook that refuses": {forbidden(`admission webhook "policy.example.com" denied the request: no`),
-			"let webhook policy.example.com accept such a TrainJob in namespace ours, or add a ClusterTrainingRuntime that it accepts"},
-		"a quota": {forbidden("exceeded quota: no-trainjobs, requested: count/trainjobs=1"), "take TrainJobs out of the ResourceQuotas of namespace ours"},
-		"no permission": {forbidden(`User "us" cannot create resource "trainjobs"`),
-			"let the manager's ServiceAccount create trainjobs in namespace ours, as config/rbac has it, and let no policy refuse that"},
-		"anything else": {context.DeadlineExceeded, "look at the API server's answer"},
-	}, func(t *testing.T, tc row) {
-		expect.Same(t, "Unexpected inTreeUnknownRemedy", tc.want, inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)))
+	expect.Answers(t, func(in error) string { return inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", in)) }, map[string]expect.Row[error, string]{
+		"no runtime": {In: trainjob.ErrNoRuntime, Want: "create a ClusterTrainingRuntime, or a TrainingRuntime in namespace ours"},
+		"a webhook that cannot be reached": {In: apierrors.NewInternalError(errors.New(`failed calling webhook "mtrainjob.kb.io": no endpoints available for service "kueue-webhook-service"`)),
+			Want: "look at the Service and the pods behind webhook mtrainjob.kb.io"},
+		"a webhook that refuses": {In: forbidden(`admission webhook "policy.example.com" denied the request: no`),
+			Want: "let webhook policy.example.com accept such a TrainJob in namespace ours, or add a ClusterTrainingRuntime that it accepts"},
+		"a quota": {In: forbidden("exceeded quota: no-trainjobs, requested: count/trainjobs=1"), Want: "take TrainJobs out of the ResourceQuotas of namespace ours"},
+		"no permission": {In: forbidden(`User "us" cannot create resource "trainjobs"`),
+			Want: "let the manager's ServiceAccount create trainjobs in namespace ours, as config/rbac has it, and let no policy refuse that"},
+		"anything else": {In: context.DeadlineExceeded, Want: "look at the API server's answer"},
 	})
 }
 

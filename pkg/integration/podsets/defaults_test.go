@@ -54,24 +54,20 @@ func TestRememberedPodSets(t *testing.T) {
 		}
 		return *kit.With(&o, change)
 	}
-	type row struct {
-		change func(*origin)
-		want   bool
-	}
-	expect.Rows(t, map[string]row{
-		"nothing changed":             {want: true},
-		"another TrainJob":            {change: func(o *origin) { o.job.UID = "b" }},
-		"another spec":                {change: func(o *origin) { o.job.Generation = 2 }},
-		"another label":               {change: func(o *origin) { o.job.Labels["l"] = "2" }},
-		"another annotation":          {change: func(o *origin) { o.job.Annotations = map[string]string{"a": "1"} }},
-		"the runtime was frozen":      {change: func(o *origin) { o.runtime = "uid/7" }},
-		"Trainer was upgraded":        {change: func(o *origin) { o.field = patch.Of(trainjob.Trainer21) }},
-		"Kueue was upgraded":          {change: func(o *origin) { o.defaults = nil }},
-		"a TrainJob before it is one": {change: func(o *origin) { o.job.UID = "" }},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[func(*origin), bool]{
+		"nothing changed":             {Want: true},
+		"another TrainJob":            {In: func(o *origin) { o.job.UID = "b" }},
+		"another spec":                {In: func(o *origin) { o.job.Generation = 2 }},
+		"another label":               {In: func(o *origin) { o.job.Labels["l"] = "2" }},
+		"another annotation":          {In: func(o *origin) { o.job.Annotations = map[string]string{"a": "1"} }},
+		"the runtime was frozen":      {In: func(o *origin) { o.runtime = "uid/7" }},
+		"Trainer was upgraded":        {In: func(o *origin) { o.field = patch.Of(trainjob.Trainer21) }},
+		"Kueue was upgraded":          {In: func(o *origin) { o.defaults = nil }},
+		"a TrainJob before it is one": {In: func(o *origin) { o.job.UID = "" }},
+	}, func(t *testing.T, tc expect.Row[func(*origin), bool]) {
 		r := NewRemembered()
 		r.add(from(nil), []kueue.PodSet{{Name: "node"}})
 		r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
-		expect.Same(t, "It is remembered", tc.want, r.get(from(tc.change)) != nil)
+		expect.Same(t, "It is remembered", tc.Want, r.get(from(tc.In)) != nil)
 	})
 }

@@ -193,8 +193,7 @@ func TestNobodyIsAskedForWhatHasNoName(t *testing.T) {
 		return nil
 	})
 	for _, name := range []string{"", "q"} {
-		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false,
-			expect.Must(New(nowhere, live, nil).LeadsToMultiKueue(t.Context(), "ns", name))(t))
+		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false, expect.Must(New(nowhere, live, nil).LeadsToMultiKueue(t.Context(), "ns", name))(t))
 	}
 }
 
@@ -206,21 +205,16 @@ func TestStopped(t *testing.T) {
 		return &kueue.ClusterQueue{ObjectMeta: here.ObjectMeta, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
 	}
 	runs, holds, drains := new(kueue.None), new(kueue.Hold), new(kueue.HoldAndDrain)
-	type row struct {
-		there []client.Object
-		want  bool
-	}
-	expect.Rows(t, map[string]row{
+	expect.Rows(t, map[string]expect.Row[[]client.Object, bool]{
 		"no queue":                        {},
-		"no ClusterQueue":                 {there: []client.Object{local(nil)}},
-		"neither is stopped":              {there: []client.Object{local(nil), cluster(nil)}},
-		"neither is stopped any more":     {there: []client.Object{local(runs), cluster(runs)}},
-		"the LocalQueue is held":          {there: []client.Object{local(holds), cluster(runs)}, want: true},
-		"it is, and has no ClusterQueue":  {there: []client.Object{local(drains)}, want: true},
-		"the ClusterQueue is held":        {there: []client.Object{local(runs), cluster(holds)}, want: true},
-		"the ClusterQueue is drained too": {there: []client.Object{local(nil), cluster(drains)}, want: true},
-	}, func(t *testing.T, tc row) {
-		expect.Same(t, "Unexpected Stopped", tc.want,
-			expect.Must(New(inttest.Fake(tc.there...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
+		"no ClusterQueue":                 {In: []client.Object{local(nil)}},
+		"neither is stopped":              {In: []client.Object{local(nil), cluster(nil)}},
+		"neither is stopped any more":     {In: []client.Object{local(runs), cluster(runs)}},
+		"the LocalQueue is held":          {In: []client.Object{local(holds), cluster(runs)}, Want: true},
+		"it is, and has no ClusterQueue":  {In: []client.Object{local(drains)}, Want: true},
+		"the ClusterQueue is held":        {In: []client.Object{local(runs), cluster(holds)}, Want: true},
+		"the ClusterQueue is drained too": {In: []client.Object{local(nil), cluster(drains)}, Want: true},
+	}, func(t *testing.T, tc expect.Row[[]client.Object, bool]) {
+		expect.Same(t, "Unexpected Stopped", tc.Want, expect.Must(New(inttest.Fake(tc.In...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
 	})
 }

@@ -21,20 +21,16 @@ import (
 )
 
 func TestMayRun(t *testing.T) {
-	type row struct {
-		change func(*kueue.Workload)
-		want   bool
-	}
-	expect.Rows(t, map[string]row{
-		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
-		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
-		"it is evicted":            {change: kit.Is(kueue.WorkloadEvicted, "")},
-		"it is deactivated":        {change: kit.Deactivated},
-		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = new(true) }, want: true},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[func(*kueue.Workload), bool]{
+		"it is admitted":           {In: func(*kueue.Workload) {}, Want: true},
+		"it waits":                 {In: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
+		"it is evicted":            {In: kit.Is(kueue.WorkloadEvicted, "")},
+		"it is deactivated":        {In: kit.Deactivated},
+		"it is active in so words": {In: func(wl *kueue.Workload) { wl.Spec.Active = new(true) }, Want: true},
+	}, func(t *testing.T, tc expect.Row[func(*kueue.Workload), bool]) {
 		wl := inttest.AdmittedOf("a")
-		tc.change(wl)
-		expect.Same(t, "Unexpected MayRun", tc.want, state.MayRun(wl))
+		tc.In(wl)
+		expect.Same(t, "Unexpected MayRun", tc.Want, state.MayRun(wl))
 	})
 }
 
@@ -77,20 +73,16 @@ func TestViewOfAJob(t *testing.T) {
 // Trainer names the JobSet as the TrainJob, and so may somebody else name one.
 func TestJobSetIsTheJobsOwn(t *testing.T) {
 	job, former := inttest.Job("a"), inttest.Job("b")
-	type row struct {
-		owners []metav1.OwnerReference
-		want   bool
-	}
-	expect.Rows(t, map[string]row{
-		"the job controls it":                 {owners: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, want: true},
-		"a former job of that name does":      {owners: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
+	expect.Rows(t, map[string]expect.Row[[]metav1.OwnerReference, bool]{
+		"the job controls it":                 {In: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, Want: true},
+		"a former job of that name does":      {In: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
 		"nobody does":                         {},
-		"the job is an owner, not controller": {owners: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
-	}, func(t *testing.T, tc row) {
+		"the job is an owner, not controller": {In: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
+	}, func(t *testing.T, tc expect.Row[[]metav1.OwnerReference, bool]) {
 		js := inttest.JobSetOf(job, true)
-		js.OwnerReferences = tc.owners
+		js.OwnerReferences = tc.In
 		c := inttest.Fake(js).Build()
-		expect.Same(t, "There is a JobSet", tc.want, expect.Must(state.JobSetOf(t.Context(), c, job))(t) != nil)
+		expect.Same(t, "There is a JobSet", tc.Want, expect.Must(state.JobSetOf(t.Context(), c, job))(t) != nil)
 	})
 }
 

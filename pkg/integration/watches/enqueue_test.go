@@ -74,25 +74,21 @@ func TestBatched(t *testing.T) {
 	ready, rejected := wl.DeepCopy(), wl.DeepCopy()
 	kit.Is(kueue.WorkloadPodsReady, "")(ready)
 	rejected.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "site", State: kueue.CheckStateRejected}}
-	type row struct {
-		send func(queue)
-		want time.Duration
-	}
-	expect.Rows(t, map[string]row{
-		"made":                            {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
-		"changed":                         {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: over}, q) }, batchPeriod},
-		"changed in nothing that matters": {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, idlePeriod},
-		"made, of somebody else":          {func(q queue) { mapped.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
-		"a Workload that is made":         {func(q queue) { ofWorkloads.Create(t.Context(), event.CreateEvent{Object: wl}, q) }, batchPeriod},
-		"a Workload whose pods are ready": {func(q queue) { ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: ready}, q) }, idlePeriod},
-		"a Workload that a check rejects": {func(q queue) {
+	expect.Rows(t, map[string]expect.Row[func(queue), time.Duration]{
+		"made":                            {In: func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, Want: batchPeriod},
+		"changed":                         {In: func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: over}, q) }, Want: batchPeriod},
+		"changed in nothing that matters": {In: func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, Want: idlePeriod},
+		"made, of somebody else":          {In: func(q queue) { mapped.Create(t.Context(), event.CreateEvent{Object: js}, q) }, Want: batchPeriod},
+		"a Workload that is made":         {In: func(q queue) { ofWorkloads.Create(t.Context(), event.CreateEvent{Object: wl}, q) }, Want: batchPeriod},
+		"a Workload whose pods are ready": {In: func(q queue) { ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: ready}, q) }, Want: idlePeriod},
+		"a Workload that a check rejects": {In: func(q queue) {
 			ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: rejected}, q)
-		}, 0},
-		"gone": {func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: js}, q) }, 0},
-	}, func(t *testing.T, tc row) {
+		}, Want: 0},
+		"gone": {In: func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: js}, q) }, Want: 0},
+	}, func(t *testing.T, tc expect.Row[func(queue), time.Duration]) {
 		q := &addedTo{}
-		tc.send(q)
-		expect.That(t, q.added == 1 && q.opts.After == tc.want, "added %d times after %s, want once after %s", q.added, q.opts.After, tc.want)
+		tc.In(q)
+		expect.That(t, q.added == 1 && q.opts.After == tc.Want, "added %d times after %s, want once after %s", q.added, q.opts.After, tc.Want)
 	})
 }
 
@@ -227,16 +223,12 @@ func TestTrainJobsOf(t *testing.T) {
 		waiting("a", "runs", func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }), waiting("a", "is-over", says(trainer.TrainJobComplete)),
 		waiting("a", "other", func(job *trainjob.TrainJob) { job.Spec.RuntimeRef.Name = "mpi" }),
 		waiting("a", "of-its-namespace", named(trainer.TrainingRuntimeKind)), waiting("b", "of-another", named(trainer.TrainingRuntimeKind))).Build()}
-	type row struct {
-		runtime client.Object
-		want    []string
-	}
-	expect.Rows(t, map[string]row{
-		"of the cluster: those that wait, in every namespace":      {&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}, []string{"a/waits", "b/waits-too"}},
-		"of a namespace: those that wait there and name that kind": {&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "torch"}}, []string{"a/of-its-namespace"}},
-		"nobody names it": {&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "unused"}}, nil},
-	}, func(t *testing.T, tc row) {
-		expect.Same(t, "Unexpected TrainJobs", tc.want, expect.Each(m.TrainJobsOf(t.Context(), tc.runtime), reconcile.Request.String))
+	expect.Answers(t, func(in client.Object) []string {
+		return expect.Each(m.TrainJobsOf(t.Context(), in), reconcile.Request.String)
+	}, map[string]expect.Row[client.Object, []string]{
+		"of the cluster: those that wait, in every namespace":      {In: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}, Want: []string{"a/waits", "b/waits-too"}},
+		"of a namespace: those that wait there and name that kind": {In: &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "torch"}}, Want: []string{"a/of-its-namespace"}},
+		"nobody names it": {In: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "unused"}}, Want: nil},
 	})
 }
 

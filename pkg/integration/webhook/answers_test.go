@@ -58,8 +58,7 @@ func TestVerdict(t *testing.T) {
 		"a plain refusal":            {admission.Denied("no"), "refused", "Forbidden"},
 	}, func(t *testing.T, tc row) {
 		outcome, reason := verdict(tc.response)
-		expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason,
-			"verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
+		expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason, "verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
 	})
 }
 
@@ -87,26 +86,22 @@ func TestCounted(t *testing.T) {
 // A refusal is logged with what is wrong, and without the value that is.
 func TestRefusalsAreLogged(t *testing.T) {
 	env := field.NewPath("spec", "trainer", "env").Index(0).Child("value")
-	type row struct {
-		response admission.Response
-		want     []string
-	}
-	expect.Rows(t, map[string]row{
-		"what is allowed": {response: admission.Allowed("")},
-		"a field": {response: refused(invalid(&trainjob.TrainJob{}, field.ErrorList{field.Invalid(env, "s3cret", "not so")})),
-			want: []string{`"msg":"Refused TrainJob"`, `"trainJob":{"name":"llm","namespace":"team"}`, `"operation":"CREATE"`, `"reason":"Invalid"`, `"fields":["spec.trainer.env[0].value"]`}},
-		"a request": {response: admission.Errored(http.StatusBadRequest, http.ErrNoLocation), want: []string{`"msg":"Refused TrainJob"`, `"code":400`}},
-		"what cannot be decided": {response: admission.Errored(http.StatusInternalServerError, http.ErrNoLocation),
-			want: []string{`"level":"error"`, `"msg":"Could not decide about TrainJob"`, `"code":500`, http.ErrNoLocation.Error()}},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[admission.Response, []string]{
+		"what is allowed": {In: admission.Allowed("")},
+		"a field": {In: refused(invalid(&trainjob.TrainJob{}, field.ErrorList{field.Invalid(env, "s3cret", "not so")})),
+			Want: []string{`"msg":"Refused TrainJob"`, `"trainJob":{"name":"llm","namespace":"team"}`, `"operation":"CREATE"`, `"reason":"Invalid"`, `"fields":["spec.trainer.env[0].value"]`}},
+		"a request": {In: admission.Errored(http.StatusBadRequest, http.ErrNoLocation), Want: []string{`"msg":"Refused TrainJob"`, `"code":400`}},
+		"what cannot be decided": {In: admission.Errored(http.StatusInternalServerError, http.ErrNoLocation),
+			Want: []string{`"level":"error"`, `"msg":"Could not decide about TrainJob"`, `"code":500`, http.ErrNoLocation.Error()}},
+	}, func(t *testing.T, tc expect.Row[admission.Response, []string]) {
 		var out bytes.Buffer
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "team", Name: "llm", Operation: admissionv1.Create}}
-		handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.response })}
+		handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.In })}
 		handler.Handle(ctrl.LoggerInto(t.Context(), logOf("trainJob")(logging.New(zap.WriteTo(&out)), &req)), req)
-		for _, want := range tc.want {
+		for _, want := range tc.Want {
 			expect.That(t, strings.Contains(out.String(), want), "The line has no %s:\n%s", want, out.String())
 		}
-		expect.That(t, !strings.Contains(out.String(), "s3cret") && (tc.want != nil || out.Len() == 0), "The log has too much:\n%s", out.String())
+		expect.That(t, !strings.Contains(out.String(), "s3cret") && (tc.Want != nil || out.Len() == 0), "The log has too much:\n%s", out.String())
 	})
 }
 

@@ -300,22 +300,18 @@ func TestManagedBy(t *testing.T) {
 }
 
 func TestDefaulterOfManagedNamespaces(t *testing.T) {
-	type row struct {
-		selector *metav1.LabelSelector
-		want     string
-	}
-	expect.Rows(t, map[string]row{
-		"a job without a queue waits for one where all are managed": {selector: &metav1.LabelSelector{}, want: torch(suspended, gateJSON)},
-		"in a namespace that is left out it is left as it is":       {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, want: torch("")},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[*metav1.LabelSelector, string]{
+		"a job without a queue waits for one where all are managed": {In: &metav1.LabelSelector{}, Want: torch(suspended, gateJSON)},
+		"in a namespace that is left out it is left as it is":       {In: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, Want: torch("")},
+	}, func(t *testing.T, tc expect.Row[*metav1.LabelSelector, string]) {
 		d, _ := newHandlers(t)
 		d.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) {
-			settings.ManageJobsWithoutQueueName, settings.ManagedJobsNamespaceSelector = true, tc.selector
+			settings.ManageJobsWithoutQueueName, settings.ManagedJobsNamespaceSelector = true, tc.In
 		})
 		d.Queues = queues.New(d.Client, d.Client, d.Kueue)
-		wantDefaulted(t, d, "user", "", "", torch(""), tc.want)
-		wantDefaulted(t, d, "user", queued, "", torch(""), tc.want)
-		wantDefaulted(t, d, "user", queued, "", torch("", gateJSON), tc.want)
+		wantDefaulted(t, d, "user", "", "", torch(""), tc.Want)
+		wantDefaulted(t, d, "user", queued, "", torch(""), tc.Want)
+		wantDefaulted(t, d, "user", queued, "", torch("", gateJSON), tc.Want)
 	})
 }
 

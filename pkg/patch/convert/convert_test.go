@@ -273,8 +273,7 @@ func TestManifests(t *testing.T) {
 		got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
 		expect.Same(t, "Unexpected errors", nil, errs)
 		expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
-		expect.That(t, slices.EqualFunc(warnings, tc.warnings, strings.Contains),
-			"Warnings are %q, want one with each of %q", warnings, tc.warnings)
+		expect.That(t, slices.EqualFunc(warnings, tc.warnings, strings.Contains), "Warnings are %q, want one with each of %q", warnings, tc.warnings)
 	})
 }
 
@@ -328,8 +327,7 @@ func TestRefusals(t *testing.T) {
 			want:     []string{"spec.podTemplateOverrides[0].spec.containers[0].env"}},
 		"an owner that we are": {way: func(manifest []byte) ([]byte, []string, field.ErrorList) {
 			return ManifestToRuntimePatches(manifest, "kueue.x-k8s.io/manager")
-		}, manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}]}]}`,
-			want: []string{"owner"}},
+		}, manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}]}]}`, want: []string{"owner"}},
 		"a container of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
 			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].name"}},
 		"what Trainer 2.1 cannot express": {way: ManifestToPodTemplateOverrides,

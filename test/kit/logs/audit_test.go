@@ -22,11 +22,12 @@ const (
 )
 
 func TestCount(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		lines     []string
 		namespace string
 		want      Counts
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a dry run is apart": {
 			lines: []string{dryRun},
 			want:  Counts{{User: "kueue", Verb: "create", Resource: "workloads", DryRun: true, Outcome: Done}: 1},
@@ -52,19 +53,16 @@ func TestCount(t *testing.T) {
 		"watches, leases and other namespaces do not count": {
 			lines: []string{watching, lease, other}, namespace: "jobs", want: Counts{},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "audit.log")
-			write(t, path, "before\n")
-			log := expect.Must(OpenAudit(path))(t)
-			for _, line := range tc.lines {
-				write(t, path, line+"\n")
-			}
-			write(t, path, `{"verb":`)
-			expect.Same(t, "Unexpected Count", tc.want, expect.Must(log.Count(tc.namespace))(t))
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		path := filepath.Join(t.TempDir(), "audit.log")
+		write(t, path, "before\n")
+		log := expect.Must(OpenAudit(path))(t)
+		for _, line := range tc.lines {
+			write(t, path, line+"\n")
+		}
+		write(t, path, `{"verb":`)
+		expect.Same(t, "Unexpected Count", tc.want, expect.Must(log.Count(tc.namespace))(t))
+	})
 }
 
 func write(t *testing.T, path, text string) {

@@ -42,8 +42,7 @@ func (t Terminal) at(cmd *exec.Cmd) *exec.Cmd {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	cmd.Dir, err = workDir()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
-		"PATH="+filepath.Join(Root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+filepath.Join(Root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return cmd
 }
 

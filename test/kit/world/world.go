@@ -62,16 +62,12 @@ func (w *World) Make(ctx context.Context, objs ...client.Object) {
 		w.g.Expect(w.Create(ctx, obj)).To(gomega.Succeed(), "%T %s", obj, obj.GetName())
 		w.made = append(w.made, obj)
 		if runtime, ok := obj.(*trainer.ClusterTrainingRuntime); ok {
-			w.eventuallyKnown(ctx, runtime.Name)
+			// Trainer's webhook asks its cache.
+			w.g.Eventually(ctx, func() error {
+				return w.Create(ctx, kit.TrainJob(w.Namespace, "probe").Runtime(runtime.Name).Obj(), client.DryRunAll)
+			}).Should(gomega.Succeed())
 		}
 	}
-}
-
-// eventuallyKnown waits until Trainer's webhook has heard of a runtime; it asks its cache.
-func (w *World) eventuallyKnown(ctx context.Context, runtime string) {
-	w.g.Eventually(ctx, func() error {
-		return w.Create(ctx, kit.TrainJob(w.Namespace, "probe").Runtime(runtime).Obj(), client.DryRunAll)
-	}).Should(gomega.Succeed())
 }
 
 // MakeYAML creates an object from a manifest as it is, in the world's namespace.

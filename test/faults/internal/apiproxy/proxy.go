@@ -125,7 +125,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	req := Classify(r, body)
-	if req.IsEvent() {
+	if slices.Contains(events, req.Resource) && (req.Verb == "create" || req.Verb == "patch") {
 		p.mu.Lock()
 		p.events[req.Namespace]++
 		p.mu.Unlock()
@@ -218,11 +218,6 @@ var notWrites = append([]string{
 func (r Request) IsWrite() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb) &&
 		!r.DryRun && !slices.Contains(notWrites, r.Resource)
-}
-
-// IsEvent reports whether the request writes an event for people.
-func (r Request) IsEvent() bool {
-	return slices.Contains(events, r.Resource) && (r.Verb == "create" || r.Verb == "patch")
 }
 
 var paths = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}

@@ -84,8 +84,7 @@ func (s *scene) wantAnswer(query string, code int, want string) {
 	s.t.Helper()
 	answered, body := s.ask(query)
 	said := expect.Must(io.ReadAll(body))(s.t)
-	expect.That(s.t, answered == code && (want == "" || string(said) == want),
-		"%q is answered with %d %q, want %d %q", query, answered, said, code, want)
+	expect.That(s.t, answered == code && (want == "" || string(said) == want), "%q is answered with %d %q, want %d %q", query, answered, said, code, want)
 }
 
 // watch returns the lines of a watch; the channel closes when it breaks off.
@@ -162,11 +161,12 @@ func TestLostResponseWasCommitted(t *testing.T) {
 }
 
 func TestClassify(t *testing.T) {
-	tests := map[string]struct {
+	type row struct {
 		method, url, body string
 		want              Request
 		isWrite           bool
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a patch of a status": {
 			"PATCH", "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/w/status?fieldManager=m", "",
 			Request{Verb: "patch", Resource: "workloads.kueue.x-k8s.io", Subresource: "status", Namespace: "team", Name: "w"}, true,
@@ -184,12 +184,9 @@ func TestClassify(t *testing.T) {
 			Request{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "system", Name: "l"}, false,
 		},
 		"discovery": {"GET", "/apis/batch/v1", "", Request{}, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := Classify(httptest.NewRequest(tc.method, tc.url, strings.NewReader(tc.body)), []byte(tc.body))
-			expect.Same(t, "unexpected request", tc.want, got)
-			expect.Same(t, "Unexpected IsWrite", tc.isWrite, got.IsWrite())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got := Classify(httptest.NewRequest(tc.method, tc.url, strings.NewReader(tc.body)), []byte(tc.body))
+		expect.Same(t, "unexpected request", tc.want, got)
+		expect.Same(t, "Unexpected IsWrite", tc.isWrite, got.IsWrite())
+	})
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -132,7 +134,7 @@ func (c *checker) check(v record.Version) error {
 		wl := &kueue.Workload{}
 		err := read(wl)
 		if replace(c.workloads, v, wl); !v.Deleted {
-			since(c.stopped, v, mustStop(wl))
+			since(c.stopped, v, workloadevict.IsEvicted(wl) || !workload.IsActive(wl))
 		}
 		c.countEvictions(c.trainJobOf(wl), wl)
 		return err
@@ -152,9 +154,10 @@ func (c *checker) report(i Invariant, v record.Version, format string, args ...a
 	c.found = append(c.found, Violation{i, v, fmt.Sprintf(format, args...)})
 }
 
-// checkEntries: what others wrote into a TrainJob stays as they wrote it.
+// checkEntries: what others wrote into a TrainJob stays as they wrote it. The time in each entry is Trainer's to write.
 func (c *checker) checkEntries(v record.Version, before *unstructured.Unstructured) {
-	entries := c.otherEntries(v.Object)
+	_, all := Entries(v.Object.DeepCopy())
+	entries := toJSON(WithoutTime(slices.DeleteFunc(all, c.owns)))
 	if before == nil || c.UserWrites[v.RV] {
 		c.entries[v.Object.GetUID()] = entries
 		return
@@ -205,14 +208,6 @@ func (c *checker) owns(entry any) bool {
 	return manager == c.OwnEntry
 }
 
-// otherEntries returns the patch entries of a TrainJob that are not ours, as JSON. The time in
-// each is Trainer's to write and left out.
-func (c *checker) otherEntries(job *unstructured.Unstructured) string {
-	_, entries := Entries(job.DeepCopy())
-	entries = slices.DeleteFunc(entries, c.owns)
-	return toJSON(WithoutTime(entries))
-}
-
 // WithoutTime leaves out what Trainer stamps into patch entries.
 func WithoutTime(entries []any) []any {
 	for _, e := range entries {
@@ -228,7 +223,8 @@ func WithoutTime(entries []any) []any {
 func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 	job := c.trainJobOf(pod)
 	c.starts[started{job, place(pod)}]++
-	workloads := c.workloadsOf(job)
+	workloads := slices.DeleteFunc(slices.Collect(maps.Values(c.workloads)), func(wl *kueue.Workload) bool { return c.trainJobOf(wl) != job })
+	slices.SortFunc(workloads, func(a, b *kueue.Workload) int { return strings.Compare(a.Name, b.Name) })
 	running := slices.IndexFunc(workloads, mayRun)
 	if running < 0 {
 		c.report(NoQuotaNoPod, v, "bound to %s while no Workload of TrainJob %q is admitted", pod.Spec.NodeName, c.lastOf(job).Object.GetName())
@@ -236,8 +232,7 @@ func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 	}
 	wl := workloads[running]
 	if stopped := c.stopped[wl.UID]; stopped > 0 && c.freed[pod.UID] > stopped {
-		c.report(NoQuotaNoPod, v, "its gate went at resourceVersion %d, after Workload %s was evicted or deactivated at %d",
-			c.freed[pod.UID], wl.Name, stopped)
+		c.report(NoQuotaNoPod, v, "its gate went at resourceVersion %d, after Workload %s was evicted or deactivated at %d", c.freed[pod.UID], wl.Name, stopped)
 	}
 	c.checkExact(v, pod, wl)
 }

@@ -124,11 +124,12 @@ func oneRestart(e *Expectation)       { e.Restarts = 1 }
 func TestCheck(t *testing.T) {
 	patches := func(entries string) string { return trainJob(`runtimePatches: [` + entries + `]`) }
 	const reversed = `runtimePatches: [` + ourEntry + `, ` + userEntry + `]`
-	tests := map[string]struct {
+	type row struct {
 		story  story
 		want   []Invariant
 		change func(*Expectation)
-	}{
+	}
+	expect.Rows(t, map[string]row{
 		"a job runs, is evicted, runs again and ends": {story: is(waiting, unbound, onA, pod1).gone(pod1).and(evictedOnce, onA, pod2, ended2, done)},
 		"a pod is bound while its Workload waits":     {story: is(waiting, pod1), want: []Invariant{NoQuotaNoPod}},
 		"a pod is bound without any Workload":         {story: is(pod1), want: []Invariant{NoQuotaNoPod}},
@@ -185,22 +186,16 @@ func TestCheck(t *testing.T) {
 		"a user writes past the webhook, and we start the job with it": {
 			story: is(trainJob(`suspend: true, `+reversed), trainJob(`suspend: false, `+reversed)), want: []Invariant{Exact}, change: userWrote,
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			want := Expectation{
-				NodeSelector: map[string]string{"os": "linux"},
-				Tolerations:  []corev1.Toleration{{Key: "base", Operator: corev1.TolerationOpExists}},
-				OwnEntry:     "ours",
-			}
-			if tc.change != nil {
-				tc.change(&want)
-			}
-			var got []Invariant
-			for _, violation := range Check(tc.story, want) {
-				got = append(got, violation.Invariant)
-			}
-			expect.Same(t, "unexpected violations", tc.want, got)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		want := Expectation{
+			NodeSelector: map[string]string{"os": "linux"},
+			Tolerations:  []corev1.Toleration{{Key: "base", Operator: corev1.TolerationOpExists}},
+			OwnEntry:     "ours",
+		}
+		if tc.change != nil {
+			tc.change(&want)
+		}
+		got := expect.Each(Check(tc.story, want), func(v Violation) Invariant { return v.Invariant })
+		expect.Same(t, "unexpected violations", tc.want, got)
+	})
 }

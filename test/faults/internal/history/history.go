@@ -5,9 +5,6 @@ package history
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +13,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -53,13 +49,6 @@ func (c *checker) trainJobOf(obj metav1.Object) types.UID {
 	return ""
 }
 
-// workloadsOf returns those of a TrainJob, by name.
-func (c *checker) workloadsOf(trainJob types.UID) []*kueue.Workload {
-	out := slices.DeleteFunc(slices.Collect(maps.Values(c.workloads)), func(wl *kueue.Workload) bool { return c.trainJobOf(wl) != trainJob })
-	slices.SortFunc(out, func(a, b *kueue.Workload) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
 // bound reports whether a pod has a node and is not over.
 func bound(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -68,9 +57,6 @@ func bound(pod *corev1.Pod) bool {
 func mayRun(wl *kueue.Workload) bool {
 	return wl.Status.Admission != nil && workload.IsAdmitted(wl) && !workloadfinish.IsFinished(wl)
 }
-
-// mustStop reports whether a Workload must not start any pod.
-func mustStop(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) || !workload.IsActive(wl) }
 
 func field(obj *unstructured.Unstructured, path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)

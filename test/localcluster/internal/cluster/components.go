@@ -132,8 +132,7 @@ var (
 		build.TrainerModule, "manifests/base/manager/controller_manager_config.yaml")
 	kueue = manager(component{name: "kueue", configMap: kueueConfigMap, servingNames: []string{"kueue-webhook-service.kueue-system.svc"}},
 		"kueue-system", configureKueue, build.KueueModule, "config/components/manager/controller_manager_config.yaml", "--zap-log-level=2")
-	kueueTrainer = manager(component{name: build.KueueTrainer, configMap: kueueTrainerConfigMap},
-		"kueue-trainer-system", configureKueueTrainer, "", "")
+	kueueTrainer = manager(component{name: build.KueueTrainer, configMap: kueueTrainerConfigMap}, "kueue-trainer-system", configureKueueTrainer, "", "")
 )
 
 // manager is a controller manager with webhooks that reads config/NAME.yaml: what is shipped in a file of a module, with

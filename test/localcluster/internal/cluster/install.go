@@ -200,10 +200,8 @@ type configMap struct {
 }
 
 var (
-	kueueConfigMap = configMap{client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"},
-		"controller_manager_config.yaml", build.KueueModule}
-	kueueTrainerConfigMap = configMap{client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"},
-		"configuration.yaml", ""}
+	kueueConfigMap        = configMap{client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, "controller_manager_config.yaml", build.KueueModule}
+	kueueTrainerConfigMap = configMap{client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"}, "configuration.yaml", ""}
 )
 
 // configMaps are those of this cluster, with the configurations that prepare wrote.
