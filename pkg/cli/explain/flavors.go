@@ -167,13 +167,14 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	if a.Cluster.Saw(workloads) {
 		amount.Free = &left
 	}
+	together := a.taken[at].AddInt64(requested) // The job never starts without all of its PodSets.
 	switch {
-	case requested > amount.Max && unlimited.PotentialAvailable(at).CmpInt64(requested) >= 0:
+	case together.CmpInt64(amount.Max) > 0 && unlimited.PotentialAvailable(at).Cmp(together) >= 0:
 		r := a.borrowingLimit(at, amount, spec)
 		r.Lasting, r.Remedy = true, r.Remedy+", or "+a.ask("less")
 		return amount, r
-	case requested > amount.Max:
-		return amount, a.tooMuch(at, amount)
+	case together.CmpInt64(amount.Max) > 0:
+		return amount, a.tooMuch(at, amount, together.Int64()-amount.Max)
 	case requested <= left || amount.Free == nil:
 		return amount, nil
 	case unlimited.Available(at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
@@ -185,13 +186,13 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, left), quantity(at.Resource, amount.Max))}
 }
 
-func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount) *Reason {
+func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount, missing int64) *Reason {
 	message := fmt.Sprintf("ClusterQueue %s has %s at the most", a.cq.Name, quantity(at.Resource, of.Max))
 	if of.Max == 0 {
 		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", a.cq.Name, at.Resource)
 	}
 	return lasts(TooMuch, message, "%s, or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
-		a.ask("less (fewer nodes, or less per node)"), at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
+		a.ask("less (fewer nodes, or less per node)"), at.Flavor, a.cq.Name, quantity(at.Resource, missing))
 }
 
 // ask is how to ask for something else: a job that there is cannot change what it asks for in spec.trainer.

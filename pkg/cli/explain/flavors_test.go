@@ -42,8 +42,10 @@ func TestFlavors(t *testing.T) {
 		"room in the first, the second is too small": given().tell(h100, a100),
 		"quota in use":                    given(taken("h100", 3)).tell(skipped("8 of 32 GPUs are free"), a100),
 		"a smaller job that fits in both": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }).tell(h100, a100Fits),
-		"a second replicated job finds what the first one leaves": given(func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }).
-			tell(h100, a100, skipped("8 of 32 GPUs are free"), a100Fits),
+		"a second replicated job finds what the first one leaves": given(taken("h100", 1), withPodSets(podSet("node", 2), podSet("launcher", 2))).
+			tell(h100, a100Fits, skipped("8 of 32 GPUs are free"), a100Fits),
+		"a second replicated job, with the first one more than there ever is": given(ofH100, withPodSets(podSet("launcher", 1), podSet("node", 4))).
+			tell(h100, skipped("ClusterQueue gpus has 32 GPUs at the most")),
 		"the borrowing limit, for ever": given(lent("16", "32", resource.NewQuantity(8, resource.DecimalSI), nil)).
 			tell(skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")),
 		"the borrowing limit, for now": given(taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)).
@@ -146,6 +148,11 @@ func TestFlavors(t *testing.T) {
 			return told{v.Flavor, v.Fits, v.Assigned, expect.Each(v.Reasons, func(r Reason) string { return r.Message })}
 		})
 	})
+}
+
+// withPodSets is the job of several replicated jobs.
+func withPodSets(all ...kueue.PodSet) func(*scene) {
+	return func(s *scene) { s.Workload.Spec.PodSets = all }
 }
 
 // cordoned has nodes of h100 take no pods.

@@ -326,6 +326,11 @@ func TestStateOf(t *testing.T) {
 			s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{
 				ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
 		}).is(Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free"+alone, waitForEnd),
+		"more than there ever is in its replicated jobs together": given(ofH100, withPodSets(podSet("launcher", 1), podSet("node", 4))).stuck(Waiting, "ExceedsQuota",
+			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most"+alone, raiseOrCut+"8 GPUs"),
+		"more than the borrowing limit in its replicated jobs together": given(lent("16", "32", resource.NewQuantity(16, resource.DecimalSI), nil), withPodSets(podSet("launcher", 1), podSet("node", 4))).stuck(
+			Waiting, "BorrowingLimit", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more"+alone,
+			"raise the borrowingLimit of flavor h100 in ClusterQueue gpus, or create the job again, since spec.trainer cannot change, and ask for less"),
 		"more than there ever is": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(Waiting, "ExceedsQuota",
 			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
 		"Kueue stops others for it": given(taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")).is(
