@@ -100,14 +100,12 @@ func TestFlavors(t *testing.T) {
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"h100"}}}}},
 			}}}
 		})).tell(skipped("its node affinity asks for other nodes than the flavor's (pool=h100)"), a100),
-		"a flavor without nodes": given(func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }).
+		"a flavor without nodes": given(withoutH100).
 			tell(warned("no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"), a100),
-		"a flavor without nodes, of jobs that run in other clusters": given(func(s *scene) {
-			s.inventory.Nodes = s.inventory.Nodes[4:]
-			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
-			s.inventory.AdmissionChecks[0].Spec.ControllerName = kueue.MultiKueueControllerName
-			s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
-		}).tell(h100, a100),
+		"a flavor without nodes, of jobs that run in other clusters": given(withoutH100, checkedBy(kueue.MultiKueueControllerName)).tell(h100, a100),
+		"a flavor without nodes, which are made on request":          given(withoutH100, checkedBy(kueue.ProvisioningRequestControllerName)).tell(h100, a100),
+		"a flavor whose nodes were made on request and are gone": given(withoutH100, checkedBy(kueue.ProvisioningRequestControllerName), ofH100, placed).
+			tell(told{Flavor: "h100", Fits: true, Assigned: true, Messages: []string{"no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"}}),
 		"a flavor that does not exist": given(func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }).
 			tell(skipped("ResourceFlavor h100 does not exist"), a100Fits),
 		"a resource that the ClusterQueue does not have": given(pod(func(p *corev1.PodSpec) {
@@ -153,6 +151,18 @@ func TestFlavors(t *testing.T) {
 // withPodSets is the job of several replicated jobs.
 func withPodSets(all ...kueue.PodSet) func(*scene) {
 	return func(s *scene) { s.Workload.Spec.PodSets = all }
+}
+
+// withoutH100 leaves flavor h100 without nodes.
+func withoutH100(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }
+
+// checkedBy has a controller check what gets quota.
+func checkedBy(controller string) func(*scene) {
+	return func(s *scene) {
+		s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("check")}
+		s.inventory.AdmissionChecks[0].Spec.ControllerName = controller
+		s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "check"}}}
+	}
 }
 
 // cordoned has nodes of h100 take no pods.

@@ -432,6 +432,8 @@ func TestStateOf(t *testing.T) {
 		})).stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
 		"running":              given(admitted, withPods(4, runningPod)).is(Running, "Running", runs4, ""),
 		"a manifest that fits": given(manifestOf).is(NotCreated, "Fits", couldHave32, ""),
+		"a manifest whose nodes are made on request": given(manifestOf, withoutH100, checkedBy(kueue.ProvisioningRequestControllerName)).is(
+			NotCreated, "Fits", couldHave32, ""),
 		"a manifest that would wait": given(taken("h100", 1), manifestOf).is(NotCreated, "QuotaInUse",
 			wouldWait+"32 GPUs, flavor h100: 24 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 		"a manifest whose pods no node would take": given(manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }).stuck(
