@@ -182,6 +182,7 @@ var mutants = slices.Concat(
 		bug("a claim that only an init container mounts is called unused", "TestOf", "range slices.Concat(pod.InitContainers, pod.Containers)", "range slices.Clone(pod.Containers)"),
 	),
 	in("pkg/cli/explain/flavors.go",
+		bug("a job that asks for what Kueue does not count is called stuck", "TestFlavors", "requestsOf(ps, a.counts)", "requestsOf(ps, nil)"),
 		bug("replicated jobs that exceed the queue together are told to wait", "TestFlavors", "together := a.taken[at].AddInt64", "together := kueuelib.Amount{}.AddInt64"),
 	),
 	in("pkg/patch/internal/overlay/merge.go",

@@ -81,6 +81,10 @@ func (f *Facts) snapshot(field patch.Field) *explain.Snapshot {
 		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart))},
 		Namespaces: f.Namespaces, Workloads: f.Workloads, JobSets: f.JobSets, Jobs: f.Jobs, Pods: f.Pods, Events: f.Events,
 	}
+	var unread error
+	if s.Kueue, unread = f.kueueSettings(); unread != nil {
+		s.KueueUnseen = unread.Error()
+	}
 	if f.Unread[classes] == nil {
 		s.Classes = &kueue.WorkloadPriorityClassList{Items: f.PriorityClasses}
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -24,7 +25,7 @@ func Flavors(f *Facts) []Verdict {
 	if cq == nil {
 		return nil
 	}
-	a := &assigner{Facts: f, cq: cq, taken: map[kueuelib.FlavorResource]kueuelib.Amount{}}
+	a := &assigner{Facts: f, cq: cq, counts: ptr.Deref(f.Kueue, configapi.Configuration{}).Resources, taken: map[kueuelib.FlavorResource]kueuelib.Amount{}}
 	var verdicts []Verdict
 	for i := range f.PodSets {
 		verdicts = append(verdicts, a.podSet(&f.PodSets[i])...)
@@ -36,12 +37,14 @@ func Flavors(f *Facts) []Verdict {
 // the quota.
 type assigner struct {
 	*Facts
-	cq    *kueue.ClusterQueue
-	taken map[kueuelib.FlavorResource]kueuelib.Amount
+	cq *kueue.ClusterQueue
+	// counts is what Kueue counts by.
+	counts *configapi.Resources
+	taken  map[kueuelib.FlavorResource]kueuelib.Amount
 }
 
 func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
-	requests := requestsOf(ps)
+	requests := requestsOf(ps, a.counts)
 	verdicts := a.withoutFlavor(ps, requests)
 	if len(requests) == 0 && len(verdicts) > 0 {
 		return verdicts
@@ -86,7 +89,7 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 		}
 	}
 	for _, name := range sortedResources(requests) {
-		if slices.Contains(covered, string(name)) {
+		if slices.Contains(covered, string(name)) || kueuelib.IgnoresUndeclared(a.counts) {
 			continue
 		}
 		v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})

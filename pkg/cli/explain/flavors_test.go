@@ -10,6 +10,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -111,6 +112,13 @@ func TestFlavors(t *testing.T) {
 		"a resource that the ClusterQueue does not have": given(pod(func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
 		})).tell(told{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100),
+		"a resource that the ClusterQueue does not have, and Kueue leaves out": given(asking(corev1.ResourceMemory, "64Gi"), counting(configapi.Resources{ExcludeResourcePrefixes: []string{"mem"}})).
+			tell(h100, a100),
+		"a resource that the ClusterQueue does not have, and Kueue asks of none": given(asking(corev1.ResourceMemory, "64Gi"), counting(configapi.Resources{QuotaCheckStrategy: new(configapi.QuotaCheckIgnoreUndeclared)})).
+			tell(h100, a100),
+		"a resource that Kueue counts as GPUs": given(ofH100, asking(corev1.ResourceMemory, "8"), counting(configapi.Resources{Transformations: []configapi.ResourceTransformation{
+			{Input: corev1.ResourceMemory, Strategy: new(configapi.Replace), Outputs: corev1.ResourceList{kit.GPU: resource.MustParse("1")}},
+		}})).tell(skipped("ClusterQueue gpus has 32 GPUs at the most")),
 		"a job that asks for nothing, where pods are counted": given(ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = corev1.ResourceRequirements{} }), func(s *scene) {
 			group := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0]
 			group.CoveredResources[0], group.Flavors[0].Resources[0].Name = corev1.ResourcePods, corev1.ResourcePods
@@ -151,6 +159,18 @@ func TestFlavors(t *testing.T) {
 // withPodSets is the job of several replicated jobs.
 func withPodSets(all ...kueue.PodSet) func(*scene) {
 	return func(s *scene) { s.Workload.Spec.PodSets = all }
+}
+
+// asking has each pod ask for something beside its GPUs.
+func asking(name corev1.ResourceName, amount string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount)
+	}
+}
+
+// counting has Kueue count by a configuration.
+func counting(by configapi.Resources) func(*scene) {
+	return func(s *scene) { s.Kueue = &configapi.Configuration{Resources: &by} }
 }
 
 // withoutH100 leaves flavor h100 without nodes.

@@ -148,7 +148,7 @@ func unavailable(away []*corev1.Node, tolerations []corev1.Toleration) *Reason {
 
 // tooLarge looks whether one pod is more than each of some nodes has, were it empty.
 func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
-	asked := perPodOf(ps)
+	asked := perPodOf(ps, nil)
 	has := func(node *corev1.Node, name corev1.ResourceName) int64 {
 		return kueuelib.ResourceValue(name, node.Status.Allocatable[name])
 	}

@@ -203,9 +203,7 @@ func TestStateOf(t *testing.T) {
 		}).stuck(Waiting, "NothingRequested",
 			needs32+"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"+alone,
 			"have the pods of replicated job initializer ask for something that ClusterQueue gpus has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such"),
-		"a resource that its ClusterQueue does not have": given(ofH100, func(s *scene) {
-			s.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["nvidia.com/gpus"] = resource.MustParse("1")
-		}).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
+		"a resource that its ClusterQueue does not have": given(ofH100, asking("nvidia.com/gpus", "1")).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
 			"ask for what it has (nvidia.com/gpu), or add nvidia.com/gpus to a resource group of ClusterQueue gpus, or take the request out of the job or its runtime"),
 		"a manifest whose runtime may not be read": given(manifestOf, func(s *scene) {
 			s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
@@ -331,6 +329,8 @@ func TestStateOf(t *testing.T) {
 		"more than the borrowing limit in its replicated jobs together": given(lent("16", "32", resource.NewQuantity(16, resource.DecimalSI), nil), withPodSets(podSet("launcher", 1), podSet("node", 4))).stuck(
 			Waiting, "BorrowingLimit", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more"+alone,
 			"raise the borrowingLimit of flavor h100 in ClusterQueue gpus, or create the job again, since spec.trainer cannot change, and ask for less"),
+		"quota in use, and Kueue does not count all that it asks for": given(taken("h100", 4), ofH100, asking("rdma/hca", "1"), counting(configapi.Resources{ExcludeResourcePrefixes: []string{"rdma/"}})).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free"+alone, waitForEnd),
 		"more than there ever is": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(Waiting, "ExceedsQuota",
 			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
 		"Kueue stops others for it": given(taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")).is(
