@@ -141,12 +141,7 @@ func (f *Facts) why() *State {
 		return s
 	}
 	if f.clusterQueue() == nil {
-		says := "and Kueue says: " + scheduler.WhyWaiting(f.Workload)
-		if scheduler.WhyWaiting(f.Workload) == "" {
-			says = "and Kueue has not looked at it yet"
-		}
-		return &State{Reason: Unseen, Hidden: clusterQueues, Message: says,
-			Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return f.kueueSays(clusterQueues, "the ClusterQueue")
 	}
 	d := f.forecast()
 	switch {
@@ -156,6 +151,15 @@ func (f *Facts) why() *State {
 		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
 	}
 	return f.refused(d)
+}
+
+// kueueSays is for who may not see what would tell more than Kueue's own words.
+func (f *Facts) kueueSays(hidden, what string) *State {
+	says := "and Kueue has not looked at it yet"
+	if why := scheduler.WhyWaiting(f.Workload); why != "" {
+		says = "and Kueue says: " + why
+	}
+	return &State{Reason: Unseen, Hidden: hidden, Message: says, Remedy: "ask an admin to run this command: you may not see " + what}
 }
 
 // refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in its own
@@ -169,6 +173,8 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 	switch {
 	case !ok:
 		return lacking(verdicts)
+	case d == nil && !f.seesQueues():
+		return f.kueueSays(f.unseenQueues()[0], "what others have")
 	case d == nil:
 		return f.notYet(assignment)
 	case d.Behind != nil:

@@ -55,6 +55,8 @@ const (
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
+const askAdmin = "ask an admin to run this command: you may not see what others have"
+
 const lookAgain = "have it look again: kubectl edit clusterqueue gpus, change a nominalQuota by one, and change it back"
 
 const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
@@ -314,6 +316,13 @@ func TestStateOf(t *testing.T) {
 		"a user who may not see ClusterQueues": given(withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")).is(
 			Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
 			"ask an admin to run this command: you may not see the ClusterQueue"),
+		"a user who may not see what others have, of a job that Kueue has refused": given(taken("h100", 4), unseenKind(workloads), refusedBefore(4*time.Minute, "Pending")).is(
+			Waiting, "Unseen", needs32+"and Kueue says: resource cpu unavailable in ClusterQueue", askAdmin),
+		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(workloads), strict, func(s *scene) {
+			s.Visible = &Position{Place: 2, Pending: 3, Source: Visibility}
+		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd of 3 pending", askAdmin),
+		"a user who may not see what others have, of more than there ever is": given(unseenKind(workloads), ofH100, func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(
+			Waiting, "ExceedsQuota", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most", raiseOrCut+"8 GPUs"),
 		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 3rd of 4 pending",
 			waitForEnd+orRaise+" above that of those in front"),
