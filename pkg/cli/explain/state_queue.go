@@ -172,7 +172,11 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 	assignment, ok := assignable(verdicts)
 	switch {
 	case !ok:
-		return lacking(verdicts)
+		s := lacking(verdicts)
+		if s.Reason == string(NotInQueue) && f.countsOtherwise() {
+			return f.kueueSays(f.KueueUnseen, "Kueue's configuration")
+		}
+		return s
 	case d == nil && !f.seesQueues():
 		return f.kueueSays(f.unseenQueues()[0], "what others have")
 	case d == nil:
@@ -190,6 +194,16 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 		s.Remedy = fmt.Sprintf("put right what Kueue says, in the job's runtime or patch, or in ClusterQueue %s and its flavors", f.clusterQueueName())
 	}
 	return s
+}
+
+// countsOtherwise reports whether Kueue does not count something for which its ClusterQueue has no quota, by a configuration that
+// is not seen: it has looked, and complains of something else.
+func (f *Facts) countsOtherwise() bool {
+	if f.KueueUnseen == "" || f.Workload == nil {
+		return false
+	}
+	says := scheduler.WhyWaiting(f.Workload)
+	return says != "" && !strings.Contains(says, "unavailable in ClusterQueue")
 }
 
 // refusedForGood is what Kueue says where no quota that comes free helps.

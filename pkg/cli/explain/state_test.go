@@ -340,6 +340,12 @@ func TestStateOf(t *testing.T) {
 			"raise the borrowingLimit of flavor h100 in ClusterQueue gpus, or create the job again, since spec.trainer cannot change, and ask for less"),
 		"quota in use, and Kueue does not count all that it asks for": given(taken("h100", 4), ofH100, asking("rdma/hca", "1"), counting(configapi.Resources{ExcludeResourcePrefixes: []string{"rdma/"}})).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free"+alone, waitForEnd),
+		"quota in use, for whom may not see what Kueue counts": given(taken("h100", 4), ofH100, asking("rdma/hca", "1"), unseenSettings,
+			withoutQuota("insufficient unused quota for nvidia.com/gpu in flavor h100, 32 more needed")).is(Waiting, "Unseen",
+			needs32+"and Kueue says: insufficient unused quota for nvidia.com/gpu in flavor h100, 32 more needed"+alone, "ask an admin to run this command: you may not see Kueue's configuration"),
+		"a resource that its ClusterQueue does not have, as Kueue says to whom may not see what it counts": given(ofH100, asking("nvidia.com/gpus", "1"), unseenSettings,
+			withoutQuota("resource nvidia.com/gpus unavailable in ClusterQueue")).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
+			"ask for what it has (nvidia.com/gpu), or add nvidia.com/gpus to a resource group of ClusterQueue gpus, or take the request out of the job or its runtime"),
 		"more than there ever is": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(Waiting, "ExceedsQuota",
 			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
 		"Kueue stops others for it": given(taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")).is(
@@ -558,6 +564,8 @@ func classes(names ...string) func(*scene) {
 
 // manifestOf makes a manifest of the job.
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
+
+func unseenSettings(s *scene) { s.KueueUnseen = "configmaps of namespace kueue-system" }
 
 func withoutClusterQueues(s *scene) { s.inventory.ClusterQueues = nil }
 
