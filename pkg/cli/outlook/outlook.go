@@ -99,7 +99,7 @@ func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
 	}
 	for n := range o.Workloads {
 		if wl := &o.Workloads[n]; o.takesPart(wl) {
-			c.Workloads = append(c.Workloads, wl)
+			c.Workloads = append(c.Workloads, withClaimed(wl))
 		}
 	}
 	return c, warnings
