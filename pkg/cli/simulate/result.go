@@ -190,7 +190,7 @@ func compareGroups(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
 var sizes = []struct {
 	most int64
 	name string
-}{{1, "1 GPU"}, {8, "2-8 GPUs"}, {64, "9-64 GPUs"}}
+}{{0, "no GPU"}, {1, "1 GPU"}, {8, "2-8 GPUs"}, {64, "9-64 GPUs"}}
 
 func sizeOf(wl *kueue.Workload) string {
 	gpus := outlook.GPUs(wl)
@@ -206,8 +206,8 @@ func sizeOf(wl *kueue.Workload) string {
 func gpusOf(wl *kueue.Workload) map[string]int64 {
 	all := map[string]int64{}
 	for of, amount := range kueuelib.Holds(wl) {
-		if of.Resource == gpu.Whole {
-			all[string(of.Flavor)] = amount.Int64()
+		if gpu.IsResource(of.Resource) {
+			all[string(of.Flavor)] = kueuelib.Sum(all[string(of.Flavor)], amount.Int64())
 		}
 	}
 	return all
