@@ -75,6 +75,7 @@ type counted struct {
 // newCounter begins with all that are there, or come.
 func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
 	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}, leftOut: sets.New[client.ObjectKey]()}
+	c.result.Waits, c.result.Used = []Waits{}, []Usage{} // Scripts expect lists.
 	for n := range jobs {
 		wl := jobs[n].Workload
 		job := &counted{queue: wl.Namespace + "/" + string(wl.Spec.QueueName), size: sizeOf(wl), came: begin}

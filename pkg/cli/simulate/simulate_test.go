@@ -444,6 +444,8 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 		"a chart":           {queues: queues, jobs: arriving, args: []string{"-o", "svg"}, want: []string{`<polyline fill="none" stroke="#888888"`}},
 		"for a spreadsheet": {queues: queues, jobs: arriving, args: []string{"-o", "csv"}, want: []string{"before,team-a/main,2-8 GPUs,3,0,"}},
 		"for scripts":       {queues: queues, jobs: arriving, args: []string{"-o", "json"}, want: []string{`"preemptions": 1`}},
+		"for scripts, where nobody comes and nothing has GPUs": {queues: strings.ReplaceAll(queues, "nvidia.com/gpu", "cpu"), args: []string{"-o", "json"},
+			want: []string{`"waits": []`, `"used": []`}},
 		"what changes bring has a row": {
 			queues: queues, one: one, args: []string{"--assume", "1h", "--job", "one.yaml@+2h"},
 			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"}},
