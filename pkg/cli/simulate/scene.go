@@ -26,7 +26,7 @@ import (
 func readCluster(ctx context.Context, c client.Client, namespace string, warn func(string, ...any)) (*outlook.Outlook, error) {
 	o := &outlook.Outlook{}
 	var err error
-	if o.Inventory, err = inventory.Load(ctx, c); err != nil {
+	if o.Inventory, err = inventory.LoadForQuota(ctx, c); err != nil {
 		return nil, err
 	}
 	if unseen := o.Unseen(); len(unseen) > 0 {

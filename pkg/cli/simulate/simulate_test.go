@@ -515,3 +515,13 @@ func TestReleaseOfKueue(t *testing.T) {
 		"the cluster has Kueue v0.18.2, and what is played is by the code of 0.19",
 	}, warned)
 }
+
+// Pods take room below topologies alone, and a cluster has many.
+func TestPodsAreReadForTopologies(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "runs"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	for want, objects := range map[int][]client.Object{0: {pod}, 1: {pod, kit.Topology("racks", corev1.LabelHostname)}} {
+		c := kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build()
+		at := expect.Must(readCluster(t.Context(), c, "", func(string, ...any) {}))(t)
+		expect.Same(t, "Unexpected number of pods", want, len(at.Pods))
+	}
+}
