@@ -38,9 +38,8 @@ func stuckTrainJobs(f *Facts, found func(hit)) {
 	snapshot := f.snapshot(patch.Of(generation))
 	type alike struct{ namespace, reason, cause string }
 	states, names := map[alike]explain.State{}, map[alike][]string{}
-	for i := range f.TrainJobs {
-		job := &f.TrainJobs[i]
-		state := explain.StateOf(snapshot.Of(job))
+	for _, facts := range snapshot.OfAll(f.TrainJobs) {
+		job, state := facts.Job, explain.StateOf(facts)
 		if (state.Stuck || slices.Contains(holding, state.Reason)) && !slices.Contains(leftOut, state.Reason) {
 			key := alike{job.Namespace, state.Reason, state.Cause}
 			if names[key] = append(names[key], job.Name); len(names[key]) == 1 {

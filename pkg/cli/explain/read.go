@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -100,14 +99,7 @@ func (r *reading) of(ctx context.Context, jobs func() ([]trainjob.TrainJob, erro
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.Cluster.asked = sets.New[client.ObjectKey]()
-	for n := range found {
-		f := r.Of(&found[n])
-		r.Facts = append(r.Facts, f)
-		if f.waitsForQuota() {
-			r.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
-		}
-	}
+	r.Facts = r.OfAll(found)
 	return r.Snapshot, nil
 }
 

@@ -84,6 +84,18 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
+// TestOfAllDecidesInOnePlay has Kueue decide about all jobs as soon as it is asked about one.
+func TestOfAllDecidesInOnePlay(t *testing.T) {
+	s := newScene(taken("h100", 4), pending("other", 0, minutesAgo(1)))
+	other := *s.Job.DeepCopyObject().(*trainjob.TrainJob)
+	other.Name, other.UID = "other", "other-uid"
+	around := s.facts(t).Around
+	snapshot := &Snapshot{Around: around, Workloads: s.inventory.Workloads}
+	all := snapshot.OfAll([]trainjob.TrainJob{*s.Job, other})
+	expect.Same(t, "Unexpected reason", "QuotaInUse", StateOf(all[0]).Reason)
+	expect.Same(t, "Unexpected number of decisions", 2, len(around.Cluster.decided))
+}
+
 // TestReadAllOfCopies has the Workload of a copy whether it is the copy's already or not.
 func TestReadAllOfCopies(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -247,10 +247,6 @@ func (f *Facts) notYet(assignment string) *State {
 	cq, p := f.clusterQueue(), f.Place()
 	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	switch {
-	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
-		return &State{Reason: "KueueSilent", Stuck: true,
-			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
-			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.KueuePlace(f.Manager).Namespace, f.lookAgain())}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
 		before := "another job" // Kueue's own answer says how many are in front, and not who.
 		if len(p.Ahead) > 0 {
@@ -259,6 +255,10 @@ func (f *Facts) notYet(assignment string) *State {
 		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, before),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
+	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
+		return &State{Reason: "KueueSilent", Stuck: true,
+			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
+			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.KueuePlace(f.Manager).Namespace, f.lookAgain())}
 	}
 	if says := scheduler.WhyWaiting(f.Workload); says != "" && quotaReserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && f.overdue(quotaReserved.LastTransitionTime) {
 		// Quota that is free for a moment only is told so, too: when Kueue looked last, a Workload does not say.

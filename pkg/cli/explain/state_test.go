@@ -381,6 +381,9 @@ func TestStateOf(t *testing.T) {
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
+		"behind others in a strict queue, where Kueue's decision is not known": given(pending("big", 0, minutesAgo(9)), strict, func(s *scene) { s.PriorityUnseen = true }).is(Waiting, "BehindOthers",
+			needs32+"which would fit (node on flavor h100), but ClusterQueue gpus is strictly first in, first out and team/big is before it, 2nd of 2 pending",
+			"wait, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO"),
 		"behind one that cannot start in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).is(
 			Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
 				"and team/big (priority 0) is before it and cannot start, 2nd of 2 pending",
