@@ -140,13 +140,13 @@ func (r *reading) around(ctx context.Context) {
 
 // kueue reads Kueue's configuration, or tells why it is not known.
 func (r *reading) kueue(ctx context.Context) {
+	at := cluster.KueuePlace(r.Manager)
 	var err error
-	r.Kueue, err = cluster.KueueConfiguration(ctx, r.client)
+	r.Kueue, err = cluster.KueueConfigurationAt(ctx, r.client, at)
 	denied := r.denied(err)
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	at := cluster.KueuePlace(r.Manager)
 	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -214,6 +215,21 @@ func TestReadAllAsksOnce(t *testing.T) {
 	}
 	one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...)
 	expect.That(t, one == ten, "%d requests for one job, %d for ten", one, ten)
+}
+
+// TestReadAllReadsConfigurationsOnce has the manager's configuration say where Kueue's is without being read again.
+func TestReadAllReadsConfigurationsOnce(t *testing.T) {
+	_, objects := many("a")
+	h := &harness{T: t, objects: objects}
+	webhooks := 0
+	count := interceptor.NewClient(h.client(), kit.Refusing(func(object any, _ client.ObjectKey) error {
+		if _, asks := object.(*admissionregistrationv1.MutatingWebhookConfiguration); asks {
+			webhooks++
+		}
+		return nil
+	}))
+	expect.Must(ReadAll(t.Context(), count, "team"))(t)
+	expect.Same(t, "Times that the manager is looked for", 1, webhooks)
 }
 
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.

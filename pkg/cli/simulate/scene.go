@@ -42,7 +42,7 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	// Without it, jobs are not told apart by their users, and Kueue is where its manifests install it.
 	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
 	at := cluster.KueuePlace(o.Manager)
-	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
+	if o.Kueue, err = cluster.KueueConfigurationAt(ctx, c, at); err != nil {
 		warn("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	} else if o.Kueue == nil {
 		warn("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", at.Name, at.Namespace)
