@@ -114,6 +114,9 @@ func (o *options) run(ctx context.Context) error {
 	if o.horizon < time.Hour {
 		return errors.New("--horizon: it takes at least 1h")
 	}
+	if o.now && o.output != "" && !show.ForMachines(o.output) {
+		return errors.New("--now goes with -o json or jsonpath=TEMPLATE, or without -o")
+	}
 	if err := o.running.Complete(ctx, o.streams.ErrOut); err != nil {
 		return err
 	}

@@ -229,6 +229,7 @@ func TestWrongInput(t *testing.T) {
 		"half a change":              {args: []string{"--add-nodes", "h100"}, want: `addNodes[0] "h100": there is no = in it`},
 		"a node that there is not":   {args: []string{"--drain", "n9"}, want: `drain[0] "n9": there is no such node`},
 		"advice for what is changed": {args: []string{"--for", "team-a/mine", "--now", "--set-quota", gpus + "=16"}, want: "--now tells of things as they are: leave the changes out"},
+		"advice as a chart":          {args: []string{"--for", "team-a/mine", "--now", "-o", "svg"}, want: "--now goes with -o json or jsonpath=TEMPLATE, or without -o"},
 		"a negative time":            {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
 
 		"a field that a scenario does not have": {scenario: "setQuotas: []\n", want: `unknown field "setQuotas"`},
@@ -485,6 +486,7 @@ WAY   WITHOUT         LOSES                            IN ALL
 		"slices have a chart":                      {queues: sliced(queues), want: []string{"\nh100     8 "}},
 		"a job without GPUs": {queues: strings.ReplaceAll(queues+mine, "nvidia.com/gpu", "cpu"), args: []string{"--assume", "1h"},
 			want: []string{"\nteam-a/main   no GPU   1 "}},
+		"without whom a job would start, for scripts": {queues: queues + full + mine, args: slices.Concat(now, []string{"-o", "jsonpath={.job}: {.ways[1].gpuHours}"}), want: []string{"team-a/mine: 40"}},
 		"one alone, which is cheaper than any set that is grown": {queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
 			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"}},
 		"a limit of a queue that is alone": {queues: in("  cohortName: all\n", ""), args: []string{"--set-borrowing-limit", large},
