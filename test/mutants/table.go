@@ -402,7 +402,7 @@ var mutants = slices.Concat(
 		bug("copies that MultiKueue deleted keep their quota", "TestReconcileLetsCopiesGo", "[]rule{releaseCopies, observeNamespace", "[]rule{observeNamespace"),
 		bug("an elastic job runs without quota", "TestElasticJobIsStopped", "if jobframework.WorkloadSliceEnabled(j) {", "if false {"),
 		bug("the Workload of a job that went meanwhile keeps its quota", "TestYieldComesBackForWorkloadsLeft", "len(left) == 0 {", "len(left) >= 0 {"),
-		bug("quota of a prebuilt Workload goes before the pods", "TestPrebuiltWorkloadIsKeptWhilePodsAreLeft", "active && wl != nil &&", "!active && wl != nil &&"),
+		bug("quota of a prebuilt Workload goes before the pods", "TestPrebuiltWorkloadIsKeptWhilePodsAreLeft", "|| active && jobframework", "|| !active && jobframework"),
 	),
 	in("pkg/integration/peers/intree.go",
 		bug("the answer about the in-tree integration is forgotten by a look without one", "TestAnswerHoldsUntilThereIsAnother", "after = before.unheard(unanswered, at)", "after = inTreeView{}.unheard(unanswered, at)"),
