@@ -8,11 +8,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/features"
@@ -110,6 +113,21 @@ const (
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
 func TotalRequests(wl *kueue.Workload) []workload.PodSetResources {
 	return workload.NewInfo(wl).TotalRequests
+}
+
+// CountedOf adds up what Kueue counts of a pod by its configuration of resources; nil is without, and all that it asks for.
+func CountedOf(pod *corev1.PodSpec, by *configapi.Resources) Requests {
+	if by == nil {
+		return RequestsOf(pod)
+	}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Count: 1, Template: corev1.PodTemplateSpec{Spec: *pod}}}}}
+	info := workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(by.ExcludeResourcePrefixes), workload.WithResourceTransformations(by.Transformations))
+	return info.TotalRequests[0].Requests
+}
+
+// IgnoresUndeclared reports whether Kueue gives quota in spite of resources that the ClusterQueue does not have.
+func IgnoresUndeclared(by *configapi.Resources) bool {
+	return features.Enabled(features.QuotaCheckStrategy) && by != nil && ptr.Deref(by.QuotaCheckStrategy, "") == configapi.QuotaCheckIgnoreUndeclared
 }
 
 // Holds returns what wl has of the flavors that are assigned to it, as Kueue counts it: without pods that it reclaimed.

@@ -92,7 +92,11 @@ func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Config
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	at := WithDefaults(manager).KueueConfigMap
+	return KueueConfigurationAt(ctx, c, WithDefaults(manager).KueueConfigMap)
+}
+
+// KueueConfigurationAt is KueueConfiguration for who knows the place already.
+func KueueConfigurationAt(ctx context.Context, c client.Reader, at kueueconfig.ConfigMap) (*configapi.Configuration, error) {
 	cm, err := configMapOf(ctx, c, at.Namespace, Kueue.Deployment, at.Name)
 	if cm == nil {
 		return nil, err

@@ -248,9 +248,8 @@ func stuckTrainJobs(f *Facts, found func(hit)) {
 	snapshot := f.snapshot(patch.Of(generation))
 	type alike struct{ namespace, reason, cause string }
 	states, names := map[alike]explain.State{}, map[alike][]string{}
-	for i := range f.TrainJobs {
-		job := &f.TrainJobs[i]
-		state := explain.StateOf(snapshot.Of(job))
+	for _, facts := range snapshot.OfAll(f.TrainJobs) {
+		job, state := facts.Job, explain.StateOf(facts)
 		if (state.Stuck || slices.Contains(holding, state.Reason)) && !slices.Contains(leftOut, state.Reason) {
 			key := alike{job.Namespace, state.Reason, state.Cause}
 			if names[key] = append(names[key], job.Name); len(names[key]) == 1 {
@@ -290,6 +289,10 @@ func (f *Facts) snapshot(field patch.Field) *explain.Snapshot {
 	s := &explain.Snapshot{
 		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart))},
 		Namespaces: f.Namespaces, Workloads: f.Workloads, JobSets: f.JobSets, Jobs: f.Jobs, Pods: f.Pods, Events: f.Events,
+	}
+	var unread error
+	if s.Kueue, unread = f.kueueSettings(); unread != nil {
+		s.KueueUnseen = unread.Error()
 	}
 	if f.Unread[classes] == nil {
 		s.Classes = &kueue.WorkloadPriorityClassList{Items: f.PriorityClasses}

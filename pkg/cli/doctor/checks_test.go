@@ -516,6 +516,11 @@ func TestStuckTrainJobs(t *testing.T) {
 			f.Workloads = []kueue.Workload{*kit.With(&wl, kit.Deactivated, kit.Is(kueue.WorkloadEvicted, reason))}
 		}
 	}
+	asksForMore := kit.All(first(func(job *trainjob.TrainJob) { job.Spec.Suspend = new(true) }), func(f *Facts) {
+		wl := kit.Workload("jobs", "trainjob-a", "queue", now, kit.PodSet("node", 1, string(kit.GPU), "8", "rdma/hca", "1"))
+		wl.OwnerReferences = []metav1.OwnerReference{{UID: "a", Controller: new(true)}}
+		f.Workloads = []kueue.Workload{*wl}
+	})
 	explainA := func(severity Severity, problem string) []Finding {
 		return []Finding{{Severity: severity, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}, Problem: problem}}
 	}
@@ -525,8 +530,10 @@ func TestStuckTrainJobs(t *testing.T) {
 		"one that is held":                             on(first(func(job *trainjob.TrainJob) { job.Labels[kit.QueueLabel] = "queue.held" })),
 		"one without its priority class": {change: urgent,
 			want: explainA(Warning, "The TrainJob is not queued: it names WorkloadPriorityClass urgent, which does not exist.")},
-		"one with its priority class": on(urgent, withManager("waitForJobSet: 2h"), func(f *Facts) { f.PriorityClasses = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)} }),
-		"one that Kueue deactivated":  {change: deactivated("DeactivatedDueToRequeuingLimitExceeded"), want: explainA(Warning, "")},
+		"one with its priority class":                 on(urgent, withManager("waitForJobSet: 2h"), func(f *Facts) { f.PriorityClasses = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)} }),
+		"one that Kueue deactivated":                  {change: deactivated("DeactivatedDueToRequeuingLimitExceeded"), want: explainA(Warning, "")},
+		"one that asks for what no queue has":         {change: asksForMore, want: explainA(Warning, "The TrainJob waits in queue queue (ClusterQueue gpus): needs 8 GPUs, ClusterQueue gpus has no quota for rdma/hca, 1st of 1 pending.")},
+		"one that asks for what Kueue does not count": on(asksForMore, withKueue("integrations: {"+externalListed+"}\nresources: {excludeResourcePrefixes: [rdma/]}")),
 		// Its user has brought that about by a time limit.
 		"one that reached its time limit": on(deactivated("DeactivatedDueToMaximumExecutionTimeExceeded")),
 	}, func(t *testing.T, tc broken) {

@@ -165,7 +165,7 @@ func queueOf(f *Facts) *Queue {
 func podSetOf(f *Facts, ps *kueue.PodSet) PodSet {
 	out := PodSet{Name: string(ps.Name), Pods: ps.Count, Done: doneOf(f.Workload, ps.Name), PerPod: corev1.ResourceList{}}
 	format := kueuelib.NewResourceFormatter()
-	for name, amount := range perPodOf(ps) {
+	for name, amount := range perPodOf(ps, nil) {
 		out.PerPod[name] = format.ResourceQuantity(name, amount)
 	}
 	return out

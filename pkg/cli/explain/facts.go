@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -200,21 +201,21 @@ func doneOf(wl *kueue.Workload, podSet kueue.PodSetReference) int32 {
 }
 
 // requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
-// thousandths).
-func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
-	requests := perPodOf(ps)
+// thousandths), as far as its configuration has it counted; nil is all.
+func requestsOf(ps *kueue.PodSet, by *configapi.Resources) map[corev1.ResourceName]int64 {
+	requests := perPodOf(ps, by)
 	for name := range requests {
 		requests[name] = kueuelib.Product(requests[name], int64(ps.Count))
 	}
 	return requests
 }
 
-// perPodOf is what one pod of a PodSet asks for. Limits count where there is no request.
-func perPodOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
+// perPodOf is requestsOf of one pod. Limits count where there is no request.
+func perPodOf(ps *kueue.PodSet, by *configapi.Resources) map[corev1.ResourceName]int64 {
 	pod := ps.Template.Spec.DeepCopy()
 	kueuelib.UseLimitsAsMissingRequests(pod)
 	requests := map[corev1.ResourceName]int64{} // Of a pod that asks for nothing, Kueue has no map.
-	maps.Copy(requests, kueuelib.ByResource(kueuelib.RequestsOf(pod)))
+	maps.Copy(requests, kueuelib.ByResource(kueuelib.CountedOf(pod, by)))
 	maps.DeleteFunc(requests, func(_ corev1.ResourceName, amount int64) bool { return amount <= 0 })
 	return requests
 }
@@ -222,7 +223,7 @@ func perPodOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 func sumOf(podSets []kueue.PodSet) map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for i := range podSets {
-		for name, amount := range requestsOf(&podSets[i]) {
+		for name, amount := range requestsOf(&podSets[i], nil) {
 			if amount > 0 {
 				sum[name] = kueuelib.Sum(sum[name], amount)
 			}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -24,7 +25,7 @@ func Flavors(f *Facts) []Verdict {
 	if cq == nil {
 		return nil
 	}
-	a := &assigner{Facts: f, cq: cq, taken: map[kueuelib.FlavorResource]kueuelib.Amount{}}
+	a := &assigner{Facts: f, cq: cq, counts: ptr.Deref(f.Kueue, configapi.Configuration{}).Resources, taken: map[kueuelib.FlavorResource]kueuelib.Amount{}}
 	var verdicts []Verdict
 	for i := range f.PodSets {
 		verdicts = append(verdicts, a.podSet(&f.PodSets[i])...)
@@ -36,12 +37,14 @@ func Flavors(f *Facts) []Verdict {
 // the quota.
 type assigner struct {
 	*Facts
-	cq    *kueue.ClusterQueue
-	taken map[kueuelib.FlavorResource]kueuelib.Amount
+	cq *kueue.ClusterQueue
+	// counts is what Kueue counts by.
+	counts *configapi.Resources
+	taken  map[kueuelib.FlavorResource]kueuelib.Amount
 }
 
 func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
-	requests := requestsOf(ps)
+	requests := requestsOf(ps, a.counts)
 	verdicts := a.withoutFlavor(ps, requests)
 	if len(requests) == 0 && len(verdicts) > 0 {
 		return verdicts
@@ -86,7 +89,7 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 		}
 	}
 	for _, name := range sortedResources(requests) {
-		if slices.Contains(covered, string(name)) {
+		if slices.Contains(covered, string(name)) || kueuelib.IgnoresUndeclared(a.counts) {
 			continue
 		}
 		v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
@@ -167,13 +170,14 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	if a.Cluster.Saw(workloads) {
 		amount.Free = &left
 	}
+	together := a.taken[at].AddInt64(requested) // The job never starts without all of its PodSets.
 	switch {
-	case requested > amount.Max && unlimited.PotentialAvailable(at).CmpInt64(requested) >= 0:
+	case together.CmpInt64(amount.Max) > 0 && unlimited.PotentialAvailable(at).Cmp(together) >= 0:
 		r := a.borrowingLimit(at, amount, spec)
 		r.Lasting, r.Remedy = true, r.Remedy+", or "+a.ask("less")
 		return amount, r
-	case requested > amount.Max:
-		return amount, a.tooMuch(at, amount)
+	case together.CmpInt64(amount.Max) > 0:
+		return amount, a.tooMuch(at, amount, together.Int64()-amount.Max)
 	case requested <= left || amount.Free == nil:
 		return amount, nil
 	case unlimited.Available(at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
@@ -185,13 +189,13 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, left), quantity(at.Resource, amount.Max))}
 }
 
-func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount) *Reason {
+func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount, missing int64) *Reason {
 	message := fmt.Sprintf("ClusterQueue %s has %s at the most", a.cq.Name, quantity(at.Resource, of.Max))
 	if of.Max == 0 {
 		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", a.cq.Name, at.Resource)
 	}
 	return lasts(TooMuch, message, "%s, or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
-		a.ask("less (fewer nodes, or less per node)"), at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
+		a.ask("less (fewer nodes, or less per node)"), at.Flavor, a.cq.Name, quantity(at.Resource, missing))
 }
 
 // ask is how to ask for something else: a job that there is cannot change what it asks for in spec.trainer.

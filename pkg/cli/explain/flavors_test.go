@@ -10,6 +10,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -42,8 +43,10 @@ func TestFlavors(t *testing.T) {
 		"room in the first, the second is too small": given().tell(h100, a100),
 		"quota in use":                    given(taken("h100", 3)).tell(skipped("8 of 32 GPUs are free"), a100),
 		"a smaller job that fits in both": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }).tell(h100, a100Fits),
-		"a second replicated job finds what the first one leaves": given(func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }).
-			tell(h100, a100, skipped("8 of 32 GPUs are free"), a100Fits),
+		"a second replicated job finds what the first one leaves": given(taken("h100", 1), withPodSets(podSet("node", 2), podSet("launcher", 2))).
+			tell(h100, a100Fits, skipped("8 of 32 GPUs are free"), a100Fits),
+		"a second replicated job, with the first one more than there ever is": given(ofH100, withPodSets(podSet("launcher", 1), podSet("node", 4))).
+			tell(h100, skipped("ClusterQueue gpus has 32 GPUs at the most")),
 		"the borrowing limit, for ever": given(lent("16", "32", resource.NewQuantity(8, resource.DecimalSI), nil)).
 			tell(skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")),
 		"the borrowing limit, for now": given(taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)).
@@ -97,19 +100,24 @@ func TestFlavors(t *testing.T) {
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"h100"}}}}},
 			}}}
 		})).tell(skipped("its node affinity asks for other nodes than the flavor's (pool=h100)"), a100),
-		"a flavor without nodes": given(func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }).
+		"a flavor without nodes": given(withoutH100).
 			tell(warned("no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"), a100),
-		"a flavor without nodes, of jobs that run in other clusters": given(func(s *scene) {
-			s.inventory.Nodes = s.inventory.Nodes[4:]
-			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
-			s.inventory.AdmissionChecks[0].Spec.ControllerName = kueue.MultiKueueControllerName
-			s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
-		}).tell(h100, a100),
+		"a flavor without nodes, of jobs that run in other clusters": given(withoutH100, checkedBy(kueue.MultiKueueControllerName)).tell(h100, a100),
+		"a flavor without nodes, which are made on request":          given(withoutH100, checkedBy(kueue.ProvisioningRequestControllerName)).tell(h100, a100),
+		"a flavor whose nodes were made on request and are gone": given(withoutH100, checkedBy(kueue.ProvisioningRequestControllerName), ofH100, placed).
+			tell(told{Flavor: "h100", Fits: true, Assigned: true, Messages: []string{"no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"}}),
 		"a flavor that does not exist": given(func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }).
 			tell(skipped("ResourceFlavor h100 does not exist"), a100Fits),
 		"a resource that the ClusterQueue does not have": given(pod(func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
 		})).tell(told{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100),
+		"a resource that the ClusterQueue does not have, and Kueue leaves out": given(asking(corev1.ResourceMemory, "64Gi"), counting(configapi.Resources{ExcludeResourcePrefixes: []string{"mem"}})).
+			tell(h100, a100),
+		"a resource that the ClusterQueue does not have, and Kueue asks of none": given(asking(corev1.ResourceMemory, "64Gi"), counting(configapi.Resources{QuotaCheckStrategy: new(configapi.QuotaCheckIgnoreUndeclared)})).
+			tell(h100, a100),
+		"a resource that Kueue counts as GPUs": given(ofH100, asking(corev1.ResourceMemory, "8"), counting(configapi.Resources{Transformations: []configapi.ResourceTransformation{
+			{Input: corev1.ResourceMemory, Strategy: new(configapi.Replace), Outputs: corev1.ResourceList{kit.GPU: resource.MustParse("1")}},
+		}})).tell(skipped("ClusterQueue gpus has 32 GPUs at the most")),
 		"a job that asks for nothing, where pods are counted": given(ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = corev1.ResourceRequirements{} }), func(s *scene) {
 			group := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0]
 			group.CoveredResources[0], group.Flavors[0].Resources[0].Name = corev1.ResourcePods, corev1.ResourcePods
@@ -142,6 +150,35 @@ func TestFlavors(t *testing.T) {
 			return told{v.Flavor, v.Fits, v.Assigned, expect.Each(v.Reasons, func(r Reason) string { return r.Message })}
 		})
 	})
+}
+
+// withPodSets is the job of several replicated jobs.
+func withPodSets(all ...kueue.PodSet) func(*scene) {
+	return func(s *scene) { s.Workload.Spec.PodSets = all }
+}
+
+// asking has each pod ask for something beside its GPUs.
+func asking(name corev1.ResourceName, amount string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount)
+	}
+}
+
+// counting has Kueue count by a configuration.
+func counting(by configapi.Resources) func(*scene) {
+	return func(s *scene) { s.Kueue = &configapi.Configuration{Resources: &by} }
+}
+
+// withoutH100 leaves flavor h100 without nodes.
+func withoutH100(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }
+
+// checkedBy has a controller check what gets quota.
+func checkedBy(controller string) func(*scene) {
+	return func(s *scene) {
+		s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("check")}
+		s.inventory.AdmissionChecks[0].Spec.ControllerName = controller
+		s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "check"}}}
+	}
 }
 
 // cordoned has nodes of h100 take no pods.

@@ -93,8 +93,10 @@ func (f *Facts) outlook() *outlook.Outlook {
 func (f *Facts) supposed() bool { return f.Job.UID == "" || f.Supposed != "" }
 
 // seesQueues reports whether the user sees who has quota, and who waits for it.
-func (f *Facts) seesQueues() bool {
-	return len((&outlook.Outlook{Inventory: f.Cluster.Inventory}).UnseenQueues()) == 0
+func (f *Facts) seesQueues() bool { return len(f.unseenQueues()) == 0 }
+
+func (f *Facts) unseenQueues() []string {
+	return (&outlook.Outlook{Inventory: f.Cluster.Inventory}).UnseenQueues()
 }
 
 // workload is the job's or, without one, the one that it would get now.

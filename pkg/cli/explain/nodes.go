@@ -49,10 +49,10 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 		return lasts(Selector, fmt.Sprintf("%s asks for other nodes than the flavor's (%s)", what, labels.Set(flavor.Spec.NodeLabels)),
 			"take %s out of replicated job %s, or name labels of this flavor", what, ps.Name)
 	}
-	if !a.Cluster.Saw(nodes) {
+	if !a.Cluster.Saw(nodes) || a.needsNone(ps, name) {
 		return nil
 	}
-	if r := a.nodeFor(ps, flavor, tolerations); r != nil && !a.Cluster.LeadsAway(a.cq, name) {
+	if r := a.nodeFor(ps, flavor, tolerations); r != nil {
 		if !a.places(flavor) {
 			r.Warning, r.Message = true, r.Message+": Kueue does not look at that, so pods stay Pending"
 		}
@@ -64,10 +64,17 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 	return a.ofRuntimeClass(ps, flavor)
 }
 
+// needsNone reports whether a PodSet needs no node that is there: its pods run in other clusters, or nodes are made for
+// them before the job is admitted.
+func (a *assigner) needsNone(ps *kueue.PodSet, name kueue.ResourceFlavorReference) bool {
+	placed := a.condition(kueue.WorkloadAdmitted) != nil && assigns(a.Workload.Status.Admission, ps.Name, name)
+	return a.Cluster.LeadsAway(a.cq, name) || a.Cluster.MakesNodes(a.cq, name) && !placed
+}
+
 // ofRuntimeClass looks whether any node of the flavor is what the RuntimeClass selects, which the API server adds to pods.
 func (a *assigner) ofRuntimeClass(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
 	class, found := a.Cluster.RuntimeClass(&ps.Template.Spec), a.Cluster.NodesOf(flavor)
-	if class == nil || class.Scheduling == nil || len(found) == 0 || a.Cluster.LeadsAway(a.cq, kueue.ResourceFlavorReference(flavor.Name)) {
+	if class == nil || class.Scheduling == nil || len(found) == 0 {
 		return nil
 	}
 	selector := labels.Set(class.Scheduling.NodeSelector)
@@ -141,7 +148,7 @@ func unavailable(away []*corev1.Node, tolerations []corev1.Toleration) *Reason {
 
 // tooLarge looks whether one pod is more than each of some nodes has, were it empty.
 func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
-	asked := perPodOf(ps)
+	asked := perPodOf(ps, nil)
 	has := func(node *corev1.Node, name corev1.ResourceName) int64 {
 		return kueuelib.ResourceValue(name, node.Status.Allocatable[name])
 	}

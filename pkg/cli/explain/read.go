@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -97,14 +96,7 @@ func (r *reading) of(ctx context.Context, jobs func() ([]trainjob.TrainJob, erro
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.Cluster.asked = sets.New[client.ObjectKey]()
-	for n := range found {
-		f := r.Of(&found[n])
-		r.Facts = append(r.Facts, f)
-		if f.waitsForQuota() {
-			r.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
-		}
-	}
+	r.Facts = r.OfAll(found)
 	return r.Snapshot, nil
 }
 
@@ -145,13 +137,13 @@ func (r *reading) around(ctx context.Context) {
 
 // kueue reads Kueue's configuration, or tells why it is not known.
 func (r *reading) kueue(ctx context.Context) {
+	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	var err error
-	r.Kueue, err = cluster.KueueConfiguration(ctx, r.client)
+	r.Kueue, err = cluster.KueueConfigurationAt(ctx, r.client, at)
 	denied := r.denied(err)
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace

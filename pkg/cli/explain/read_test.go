@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,18 @@ func TestReadAll(t *testing.T) {
 		expect.Same(t, "Unexpected positions", tc.want, got)
 		expect.Same(t, "Unexpected kinds", tc.unseen, snapshot.Unseen)
 	})
+}
+
+// TestOfAllDecidesInOnePlay has Kueue decide about all jobs as soon as it is asked about one.
+func TestOfAllDecidesInOnePlay(t *testing.T) {
+	s := newScene(taken("h100", 4), pending("other", 0, minutesAgo(1)))
+	other := *s.Job.DeepCopyObject().(*trainjob.TrainJob)
+	other.Name, other.UID = "other", "other-uid"
+	around := s.facts(t).Around
+	snapshot := &Snapshot{Around: around, Workloads: s.inventory.Workloads}
+	all := snapshot.OfAll([]trainjob.TrainJob{*s.Job, other})
+	expect.Same(t, "Unexpected reason", "QuotaInUse", StateOf(all[0]).Reason)
+	expect.Same(t, "Unexpected number of decisions", 2, len(around.Cluster.decided))
 }
 
 // TestReadAllOfCopies has the Workload of a copy whether it is the copy's already or not.
@@ -194,6 +207,21 @@ func TestReadAllAsksOnce(t *testing.T) {
 	}
 	one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...)
 	expect.That(t, one == ten, "%d requests for one job, %d for ten", one, ten)
+}
+
+// TestReadAllReadsConfigurationsOnce has the manager's configuration say where Kueue's is without being read again.
+func TestReadAllReadsConfigurationsOnce(t *testing.T) {
+	_, objects := many("a")
+	h := &harness{T: t, objects: objects}
+	webhooks := 0
+	count := interceptor.NewClient(h.client(), kit.Refusing(func(object any, _ client.ObjectKey) error {
+		if _, asks := object.(*admissionregistrationv1.MutatingWebhookConfiguration); asks {
+			webhooks++
+		}
+		return nil
+	}))
+	expect.Must(ReadAll(t.Context(), count, "team"))(t)
+	expect.Same(t, "Times that the manager is looked for", 1, webhooks)
 }
 
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -110,6 +111,20 @@ func ownerOf(obj metav1.Object) types.UID {
 
 func jobSetOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
+}
+
+// OfAll returns what was read of TrainJobs. What Kueue decides about them is found in one play.
+func (s *Snapshot) OfAll(jobs []trainjob.TrainJob) []*Facts {
+	var all []*Facts
+	s.Cluster.asked = sets.New[client.ObjectKey]()
+	for n := range jobs {
+		f := s.Of(&jobs[n])
+		all = append(all, f)
+		if f.waitsForQuota() {
+			s.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
+		}
+	}
+	return all
 }
 
 // Of returns what was read of a TrainJob.

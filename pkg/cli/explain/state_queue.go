@@ -141,12 +141,7 @@ func (f *Facts) why() *State {
 		return s
 	}
 	if f.clusterQueue() == nil {
-		says := "and Kueue says: " + scheduler.WhyWaiting(f.Workload)
-		if scheduler.WhyWaiting(f.Workload) == "" {
-			says = "and Kueue has not looked at it yet"
-		}
-		return &State{Reason: Unseen, Hidden: clusterQueues, Message: says,
-			Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return f.kueueSays(clusterQueues, "the ClusterQueue")
 	}
 	d := f.forecast()
 	switch {
@@ -156,6 +151,15 @@ func (f *Facts) why() *State {
 		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
 	}
 	return f.refused(d)
+}
+
+// kueueSays is for who may not see what would tell more than Kueue's own words.
+func (f *Facts) kueueSays(hidden, what string) *State {
+	says := "and Kueue has not looked at it yet"
+	if why := scheduler.WhyWaiting(f.Workload); why != "" {
+		says = "and Kueue says: " + why
+	}
+	return &State{Reason: Unseen, Hidden: hidden, Message: says, Remedy: "ask an admin to run this command: you may not see " + what}
 }
 
 // refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in its own
@@ -168,7 +172,13 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 	assignment, ok := assignable(verdicts)
 	switch {
 	case !ok:
-		return lacking(verdicts)
+		s := lacking(verdicts)
+		if s.Reason == string(NotInQueue) && f.countsOtherwise() {
+			return f.kueueSays(f.KueueUnseen, "Kueue's configuration")
+		}
+		return s
+	case d == nil && !f.seesQueues():
+		return f.kueueSays(f.unseenQueues()[0], "what others have")
 	case d == nil:
 		return f.notYet(assignment)
 	case d.Behind != nil:
@@ -184,6 +194,16 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 		s.Remedy = fmt.Sprintf("put right what Kueue says, in the job's runtime or patch, or in ClusterQueue %s and its flavors", f.clusterQueueName())
 	}
 	return s
+}
+
+// countsOtherwise reports whether Kueue does not count something for which its ClusterQueue has no quota, by a configuration that
+// is not seen: it has looked, and complains of something else.
+func (f *Facts) countsOtherwise() bool {
+	if f.KueueUnseen == "" || f.Workload == nil {
+		return false
+	}
+	says := scheduler.WhyWaiting(f.Workload)
+	return says != "" && !strings.Contains(says, "unavailable in ClusterQueue")
 }
 
 // refusedForGood is what Kueue says where no quota that comes free helps.
@@ -227,10 +247,6 @@ func (f *Facts) notYet(assignment string) *State {
 	cq, p := f.clusterQueue(), f.Place()
 	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	switch {
-	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
-		return &State{Reason: "KueueSilent", Stuck: true,
-			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
-			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.WithDefaults(f.Manager).KueueConfigMap.Namespace, f.lookAgain())}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
 		before := "another job" // Kueue's own answer says how many are in front, and not who.
 		if len(p.Ahead) > 0 {
@@ -239,6 +255,10 @@ func (f *Facts) notYet(assignment string) *State {
 		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, before),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
+	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
+		return &State{Reason: "KueueSilent", Stuck: true,
+			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
+			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.WithDefaults(f.Manager).KueueConfigMap.Namespace, f.lookAgain())}
 	}
 	if says := scheduler.WhyWaiting(f.Workload); says != "" && quotaReserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && f.overdue(quotaReserved.LastTransitionTime) {
 		// Quota that is free for a moment only is told so, too: when Kueue looked last, a Workload does not say.

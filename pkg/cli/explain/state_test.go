@@ -55,6 +55,8 @@ const (
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
+const askAdmin = "ask an admin to run this command: you may not see what others have"
+
 const lookAgain = "have it look again: kubectl edit clusterqueue gpus, change a nominalQuota by one, and change it back"
 
 const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
@@ -201,9 +203,7 @@ func TestStateOf(t *testing.T) {
 		}).stuck(Waiting, "NothingRequested",
 			needs32+"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"+alone,
 			"have the pods of replicated job initializer ask for something that ClusterQueue gpus has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such"),
-		"a resource that its ClusterQueue does not have": given(ofH100, func(s *scene) {
-			s.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["nvidia.com/gpus"] = resource.MustParse("1")
-		}).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
+		"a resource that its ClusterQueue does not have": given(ofH100, asking("nvidia.com/gpus", "1")).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
 			"ask for what it has (nvidia.com/gpu), or add nvidia.com/gpus to a resource group of ClusterQueue gpus, or take the request out of the job or its runtime"),
 		"a manifest whose runtime may not be read": given(manifestOf, func(s *scene) {
 			s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
@@ -313,6 +313,13 @@ func TestStateOf(t *testing.T) {
 		"a user who may not see ClusterQueues": given(withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")).is(
 			Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
 			"ask an admin to run this command: you may not see the ClusterQueue"),
+		"a user who may not see what others have, of a job that Kueue has refused": given(taken("h100", 4), unseenKind(workloads), refusedBefore(4*time.Minute, "Pending")).is(
+			Waiting, "Unseen", needs32+"and Kueue says: resource cpu unavailable in ClusterQueue", askAdmin),
+		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(workloads), strict, func(s *scene) {
+			s.Visible = &Position{Place: 2, Pending: 3, Source: Visibility}
+		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd of 3 pending", askAdmin),
+		"a user who may not see what others have, of more than there ever is": given(unseenKind(workloads), ofH100, func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(
+			Waiting, "ExceedsQuota", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most", raiseOrCut+"8 GPUs"),
 		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 3rd of 4 pending",
 			waitForEnd+orRaise+" above that of those in front"),
@@ -323,6 +330,19 @@ func TestStateOf(t *testing.T) {
 			s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{
 				ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
 		}).is(Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free"+alone, waitForEnd),
+		"more than there ever is in its replicated jobs together": given(ofH100, withPodSets(podSet("launcher", 1), podSet("node", 4))).stuck(Waiting, "ExceedsQuota",
+			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most"+alone, raiseOrCut+"8 GPUs"),
+		"more than the borrowing limit in its replicated jobs together": given(lent("16", "32", resource.NewQuantity(16, resource.DecimalSI), nil), withPodSets(podSet("launcher", 1), podSet("node", 4))).stuck(
+			Waiting, "BorrowingLimit", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more"+alone,
+			"raise the borrowingLimit of flavor h100 in ClusterQueue gpus, or create the job again, since spec.trainer cannot change, and ask for less"),
+		"quota in use, and Kueue does not count all that it asks for": given(taken("h100", 4), ofH100, asking("rdma/hca", "1"), counting(configapi.Resources{ExcludeResourcePrefixes: []string{"rdma/"}})).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free"+alone, waitForEnd),
+		"quota in use, for whom may not see what Kueue counts": given(taken("h100", 4), ofH100, asking("rdma/hca", "1"), unseenSettings,
+			withoutQuota("insufficient unused quota for nvidia.com/gpu in flavor h100, 32 more needed")).is(Waiting, "Unseen",
+			needs32+"and Kueue says: insufficient unused quota for nvidia.com/gpu in flavor h100, 32 more needed"+alone, "ask an admin to run this command: you may not see Kueue's configuration"),
+		"a resource that its ClusterQueue does not have, as Kueue says to whom may not see what it counts": given(ofH100, asking("nvidia.com/gpus", "1"), unseenSettings,
+			withoutQuota("resource nvidia.com/gpus unavailable in ClusterQueue")).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
+			"ask for what it has (nvidia.com/gpu), or add nvidia.com/gpus to a resource group of ClusterQueue gpus, or take the request out of the job or its runtime"),
 		"more than there ever is": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(Waiting, "ExceedsQuota",
 			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
 		"Kueue stops others for it": given(taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")).is(
@@ -357,6 +377,9 @@ func TestStateOf(t *testing.T) {
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
+		"behind others in a strict queue, where Kueue's decision is not known": given(pending("big", 0, minutesAgo(9)), strict, func(s *scene) { s.PriorityUnseen = true }).is(Waiting, "BehindOthers",
+			needs32+"which would fit (node on flavor h100), but ClusterQueue gpus is strictly first in, first out and team/big is before it, 2nd of 2 pending",
+			"wait, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO"),
 		"behind one that cannot start in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).is(
 			Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
 				"and team/big (priority 0) is before it and cannot start, 2nd of 2 pending",
@@ -422,6 +445,8 @@ func TestStateOf(t *testing.T) {
 		})).stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
 		"running":              given(admitted, withPods(4, runningPod)).is(Running, "Running", runs4, ""),
 		"a manifest that fits": given(manifestOf).is(NotCreated, "Fits", couldHave32, ""),
+		"a manifest whose nodes are made on request": given(manifestOf, withoutH100, checkedBy(kueue.ProvisioningRequestControllerName)).is(
+			NotCreated, "Fits", couldHave32, ""),
 		"a manifest that would wait": given(taken("h100", 1), manifestOf).is(NotCreated, "QuotaInUse",
 			wouldWait+"32 GPUs, flavor h100: 24 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 		"a manifest whose pods no node would take": given(manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }).stuck(
@@ -532,6 +557,8 @@ func classes(names ...string) func(*scene) {
 
 // manifestOf makes a manifest of the job.
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
+
+func unseenSettings(s *scene) { s.KueueUnseen = "configmaps of namespace kueue-system" }
 
 func withoutClusterQueues(s *scene) { s.inventory.ClusterQueues = nil }
 

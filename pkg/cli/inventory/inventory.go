@@ -148,8 +148,19 @@ func Checks(cq *kueue.ClusterQueue) []kueue.AdmissionCheckStrategyRule {
 // LeadsAway reports whether what is admitted to a flavor of a ClusterQueue runs in other clusters:
 // its quota promises nothing of the nodes of this one.
 func (i *Inventory) LeadsAway(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
+	return i.checkedBy(kueue.MultiKueueControllerName, cq, flavor)
+}
+
+// MakesNodes reports whether nodes are made for what gets quota of a flavor of a ClusterQueue, before it is admitted: those
+// that are there say nothing of where it runs.
+func (i *Inventory) MakesNodes(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
+	return i.checkedBy(kueue.ProvisioningRequestControllerName, cq, flavor)
+}
+
+func (i *Inventory) checkedBy(controller string, cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
 	return slices.ContainsFunc(Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
-		return i.MultiKueueCheck(rule.Name) != nil && (len(rule.OnFlavors) == 0 || slices.Contains(rule.OnFlavors, flavor))
+		check := Find(i.AdmissionChecks, "", string(rule.Name))
+		return check != nil && check.Spec.ControllerName == controller && (len(rule.OnFlavors) == 0 || slices.Contains(rule.OnFlavors, flavor))
 	})
 }
 

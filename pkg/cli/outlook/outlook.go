@@ -97,7 +97,7 @@ func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
 	}
 	for n := range o.Workloads {
 		if wl := &o.Workloads[n]; o.takesPart(wl) {
-			c.Workloads = append(c.Workloads, wl)
+			c.Workloads = append(c.Workloads, withClaimed(wl))
 		}
 	}
 	return c, warnings
@@ -270,11 +270,16 @@ func charged(wl *kueue.Workload, podSet kueue.PodSetReference) corev1.ResourceLi
 	return nil
 }
 
-// GPUs is how many a Workload asks for.
+// GPUs is how many a Workload asks for. A slice of one, or a share, counts as one: under the device plugin's strategy single
+// it has the name of a whole one anyway.
 func GPUs(wl *kueue.Workload) int64 {
 	var sum int64
 	for _, ps := range kueuelib.TotalRequests(inventory.WithRequests(wl)) {
-		sum += ps.Requests.ResourceValue(gpu.Whole)
+		for name, amount := range kueuelib.ByResource(ps.Requests) {
+			if gpu.IsResource(name) {
+				sum = kueuelib.Sum(sum, amount)
+			}
+		}
 	}
 	return sum
 }

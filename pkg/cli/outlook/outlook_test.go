@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -23,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -231,6 +233,16 @@ func TestStart(t *testing.T) {
 		tc.In(o)
 		expect.Same(t, "Unexpected answer", tc.Want, startOf(t, o, outlook.Futures))
 	})
+}
+
+func TestWhoClaimsDevicesWaitsForThem(t *testing.T) {
+	o := town()
+	mine := client.ObjectKeyFromObject(claiming(job(o, "mine", 8, time.Minute)))
+	llm(o)
+	c, _ := o.Contest()
+	decisions := expect.Must(c.Decide(t.Context(), sets.New(mine)))(t)
+	expect.Need(t, decisions[mine] != nil, "nothing is decided")
+	expect.Same(t, "Unexpected outcome", scheduler.Refuses, decisions[mine].Outcome)
 }
 
 func TestWarnings(t *testing.T) {

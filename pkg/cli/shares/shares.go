@@ -86,7 +86,7 @@ func (o *options) run(ctx context.Context) error {
 
 // read reads the cluster, or of a namespace what its users may see.
 func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outlook, error) {
-	i, err := inventory.Load(ctx, c)
+	i, err := inventory.LoadForQuota(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -125,4 +127,11 @@ func TestViewOfWhoSeesLittle(t *testing.T) {
 	view, text := printed(t, at)
 	expect.That(t, strings.HasPrefix(text, "LOCALQUEUE   FLAVOR   RESOURCE         USED\nns/a         h100     nvidia.com/gpu   12\n"), "unexpected view:\n%s", text)
 	expect.Same(t, "Unexpected number who wait", 4, len(view.Waiting))
+}
+
+// Pods take room below topologies alone, and a cluster has many.
+func TestPodsAreReadForTopologies(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "runs"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	c := kit.Fake(expect.Must(cluster.Scheme())(t), pod).Build()
+	expect.Same(t, "Unexpected number of pods", 0, len(expect.Must(read(t.Context(), c, ""))(t).Pods))
 }

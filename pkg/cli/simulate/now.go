@@ -51,13 +51,9 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 	if err != nil {
 		return err
 	}
-	if o.output == show.JSON {
-		return show.Encode(o.streams.Out, show.JSON, advice)
-	}
-	if o.output != "" {
-		return errors.New("--now goes with -o json, or without -o")
-	}
 	switch {
+	case o.output != "":
+		return show.Encode(o.streams.Out, o.output, advice)
 	case advice.Starts:
 		fmt.Fprintf(o.streams.Out, "%s gets quota now as things are.\n", advice.Job)
 		return nil

@@ -283,7 +283,7 @@ func quotaOf(i *inventory.Inventory) map[string]int64 {
 	}
 	all := map[string]int64{}
 	for grant := range inventory.Grants(groups) {
-		if grant.Quota.Name == gpu.Whole {
+		if gpu.IsResource(grant.Quota.Name) {
 			all[string(grant.Flavor)] += grant.Quota.NominalQuota.Value()
 		}
 	}

@@ -75,6 +75,7 @@ type counted struct {
 // newCounter begins with all that are there, or come.
 func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
 	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}, leftOut: sets.New[client.ObjectKey]()}
+	c.result.Waits, c.result.Used = []Waits{}, []Usage{} // Scripts expect lists.
 	for n := range jobs {
 		wl := jobs[n].Workload
 		job := &counted{queue: wl.Namespace + "/" + string(wl.Spec.QueueName), size: sizeOf(wl), came: begin}
@@ -190,7 +191,7 @@ func compareGroups(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
 var sizes = []struct {
 	most int64
 	name string
-}{{1, "1 GPU"}, {8, "2-8 GPUs"}, {64, "9-64 GPUs"}}
+}{{0, "no GPU"}, {1, "1 GPU"}, {8, "2-8 GPUs"}, {64, "9-64 GPUs"}}
 
 func sizeOf(wl *kueue.Workload) string {
 	gpus := outlook.GPUs(wl)
@@ -206,8 +207,8 @@ func sizeOf(wl *kueue.Workload) string {
 func gpusOf(wl *kueue.Workload) map[string]int64 {
 	all := map[string]int64{}
 	for of, amount := range kueuelib.Holds(wl) {
-		if of.Resource == gpu.Whole {
-			all[string(of.Flavor)] = amount.Int64()
+		if gpu.IsResource(of.Resource) {
+			all[string(of.Flavor)] = kueuelib.Sum(all[string(of.Flavor)], amount.Int64())
 		}
 	}
 	return all

@@ -116,6 +116,9 @@ func (o *options) run(ctx context.Context) error {
 	if o.horizon < time.Hour {
 		return errors.New("--horizon: it takes at least 1h")
 	}
+	if o.now && o.output != "" && !show.ForMachines(o.output) {
+		return errors.New("--now goes with -o json or jsonpath=TEMPLATE, or without -o")
+	}
 	if err := o.running.Complete(ctx, o.streams.ErrOut); err != nil {
 		return err
 	}
@@ -208,7 +211,7 @@ func (o *options) readArriving() ([]byte, error) {
 func readCluster(ctx context.Context, c client.Client, namespace string, warn func(string, ...any)) (*outlook.Outlook, error) {
 	o := &outlook.Outlook{}
 	var err error
-	if o.Inventory, err = inventory.Load(ctx, c); err != nil {
+	if o.Inventory, err = inventory.LoadForQuota(ctx, c); err != nil {
 		return nil, err
 	}
 	if unseen := o.Unseen(); len(unseen) > 0 {
@@ -224,7 +227,7 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	// Without it, jobs are not told apart by their users, and Kueue is where its manifests install it.
 	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
 	at := cluster.WithDefaults(o.Manager).KueueConfigMap
-	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
+	if o.Kueue, err = cluster.KueueConfigurationAt(ctx, c, at); err != nil {
 		warn("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	} else if o.Kueue == nil {
 		warn("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", at.Name, at.Namespace)

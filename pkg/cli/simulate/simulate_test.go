@@ -92,15 +92,17 @@ func plays(t *testing.T, files map[string]string, jobs string, args ...string) (
 	return told(t, files, slices.Concat([]string{"-f", "queues.yaml", "--horizon", "24h", "--arrivals", arrivals}, args)...)
 }
 
-// A job that ran before the play began loses that as well.
+// A job that ran before the play began loses that as well, and slices of GPUs count like GPUs.
 func TestLostHours(t *testing.T) {
-	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "runs"}}
-	wl.Spec.PodSets = []kueue.PodSet{kit.PodSet("node", 1, "nvidia.com/gpu", "8")}
-	kit.With(wl, kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(begin.Add(-40*time.Hour)), kit.Assigned("gpus", "h100"))
-	c := newCounter(begin, 24*time.Hour, nil, []forecast.Job{{Workload: wl}})
-	c.tell(forecast.Event{Kind: forecast.Preempted, Job: client.ObjectKeyFromObject(wl), At: begin.Add(time.Hour), Workload: wl})
-	expect.Same(t, "GPU-hours", 8*41.0, c.result.LostGPUHours)
+	for _, name := range []string{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"} {
+		begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "runs"}}
+		wl.Spec.PodSets = []kueue.PodSet{kit.PodSet("node", 1, name, "8")}
+		kit.With(wl, kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(begin.Add(-40*time.Hour)), kit.Assigned("gpus", "h100"))
+		c := newCounter(begin, 24*time.Hour, nil, []forecast.Job{{Workload: wl}})
+		c.tell(forecast.Event{Kind: forecast.Preempted, Job: client.ObjectKeyFromObject(wl), At: begin.Add(time.Hour), Workload: wl})
+		expect.Same(t, "GPU-hours of "+name, 8*41.0, c.result.LostGPUHours)
+	}
 }
 
 func TestPodsOfArrivals(t *testing.T) {
@@ -227,6 +229,7 @@ func TestWrongInput(t *testing.T) {
 		"half a change":              {args: []string{"--add-nodes", "h100"}, want: `addNodes[0] "h100": there is no = in it`},
 		"a node that there is not":   {args: []string{"--drain", "n9"}, want: `drain[0] "n9": there is no such node`},
 		"advice for what is changed": {args: []string{"--for", "team-a/mine", "--now", "--set-quota", gpus + "=16"}, want: "--now tells of things as they are: leave the changes out"},
+		"advice as a chart":          {args: []string{"--for", "team-a/mine", "--now", "-o", "svg"}, want: "--now goes with -o json or jsonpath=TEMPLATE, or without -o"},
 		"a negative time":            {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
 
 		"a field that a scenario does not have": {scenario: "setQuotas: []\n", want: `unknown field "setQuotas"`},
@@ -268,6 +271,11 @@ const runs = `status:
 // of fills in the name, the age and the GPUs of a Workload.
 func of(text, name string, age time.Duration, gpus string) string {
 	return strings.NewReplacer("%[1]s", name, "%[2]s", time.Now().Add(-age).UTC().Format(time.RFC3339), "%[3]s", gpus).Replace(text)
+}
+
+// sliced has slices of GPUs in place of whole ones.
+func sliced(text string) string {
+	return strings.ReplaceAll(text, "nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
 }
 
 // Whatever they are ordered by, the same jobs are one way.
@@ -437,6 +445,8 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 		"a chart":           {queues: queues, jobs: arriving, args: []string{"-o", "svg"}, want: []string{`<polyline fill="none" stroke="#888888"`}},
 		"for a spreadsheet": {queues: queues, jobs: arriving, args: []string{"-o", "csv"}, want: []string{"before,team-a/main,2-8 GPUs,3,0,"}},
 		"for scripts":       {queues: queues, jobs: arriving, args: []string{"-o", "json"}, want: []string{`"preemptions": 1`}},
+		"for scripts, where nobody comes and nothing has GPUs": {queues: strings.ReplaceAll(queues, "nvidia.com/gpu", "cpu"), args: []string{"-o", "json"},
+			want: []string{`"waits": []`, `"used": []`}},
 		"what changes bring has a row": {
 			queues: queues, one: one, args: []string{"--assume", "1h", "--job", "one.yaml@+2h"},
 			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"}},
@@ -471,6 +481,12 @@ WAY   WITHOUT         LOSES                            IN ALL
 1     team-a/young    2.0 GPU-hours since its start
 2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
 `}},
+		"without whom a job would start on slices": {queues: sliced(queues + full + mine), args: now, want: []string{"\n2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours\n"}},
+		"slices count as GPUs":                     {queues: sliced(queues + of(workloads+runs, "old", 10*time.Hour, "8") + mine), args: []string{"--assume", "12h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,2-8 GPUs,1,0,"}},
+		"slices have a chart":                      {queues: sliced(queues), want: []string{"\nh100     8 "}},
+		"a job without GPUs": {queues: strings.ReplaceAll(queues+mine, "nvidia.com/gpu", "cpu"), args: []string{"--assume", "1h"},
+			want: []string{"\nteam-a/main   no GPU   1 "}},
+		"without whom a job would start, for scripts": {queues: queues + full + mine, args: slices.Concat(now, []string{"-o", "jsonpath={.job}: {.ways[1].gpuHours}"}), want: []string{"team-a/mine: 40"}},
 		"one alone, which is cheaper than any set that is grown": {queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
 			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"}},
 		"a limit of a queue that is alone": {queues: in("  cohortName: all\n", ""), args: []string{"--set-borrowing-limit", large},
@@ -500,4 +516,14 @@ func TestReleaseOfKueue(t *testing.T) {
 		"Kueue's configuration, ConfigMap mine in namespace batch, is not there or not read, its defaults are taken",
 		"the cluster has Kueue v0.18.2, and what is played is by the code of 0.19",
 	}, warned)
+}
+
+// Pods take room below topologies alone, and a cluster has many.
+func TestPodsAreReadForTopologies(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "runs"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	for want, objects := range map[int][]client.Object{0: {pod}, 1: {pod, kit.Topology("racks", corev1.LabelHostname)}} {
+		c := kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build()
+		at := expect.Must(readCluster(t.Context(), c, "", func(string, ...any) {}))(t)
+		expect.Same(t, "Unexpected number of pods", want, len(at.Pods))
+	}
 }
