@@ -293,7 +293,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 	if err != nil || js == nil {
 		return false
 	}
-	if j.ofFormerCluster() {
+	if j.awaitsCluster() > 0 {
 		return false
 	}
 	// Trainer says that it has resumed a job together with the counts of pods; of one that it never saw suspended it says nothing.
@@ -324,7 +324,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if wl := j.holdingQuota(); wl != nil {
 		given = wl.Status.ReclaimablePods
 	}
-	if !podset.AnySucceeded(j.Status.JobsStatus) || j.ofFormerCluster() {
+	if !podset.AnySucceeded(j.Status.JobsStatus) || j.awaitsCluster() > 0 {
 		return given, nil
 	}
 	js, err := runs(ctx, j)
@@ -343,10 +343,21 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	return podset.Reclaimable(js, lasting, given), err
 }
 
-// ofFormerCluster reports whether the status of a job is what the cluster said that it ran in before: MultiKueue leaves it
-// until the next one says something.
-func (j *job) ofFormerCluster() bool {
-	return j.ManagedExternally() && j.record.former != nil && equality.Semantic.DeepEqual(*j.record.former, j.Status)
+// clusterTells is how long another cluster may take to say something of a job that was admitted there. One that was lost and
+// comes back may have nothing new to say.
+const clusterTells = time.Minute
+
+// awaitsCluster returns how long the status of a job is taken for what the cluster said that it ran in before: MultiKueue
+// leaves it until the next one says something.
+func (j *job) awaitsCluster() time.Duration {
+	if !j.ManagedExternally() || j.record.former == nil || !equality.Semantic.DeepEqual(*j.record.former, j.Status) {
+		return 0
+	}
+	wl := j.holdingQuota()
+	if wl == nil {
+		return clusterTells
+	}
+	return max(0, admittedAt(wl).Add(clusterTells).Sub(j.view.At))
 }
 
 // noteFormerCluster remembers the status of a job that has no quota: whatever cluster runs it next has yet to say something.

@@ -93,9 +93,16 @@ func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
 	}
 	noteFormerCluster(t.Context(), jobOf(t, r, stored))
 	judged(false, nil)
-	changeWorkload(t, r.deps.client, kit.All(giveQuota, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil }))
+	admitted := func(at time.Time) {
+		changeWorkload(t, r.deps.client, kit.All(giveQuota, kit.Since(at), func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil }))
+	}
 	stored.Spec.Suspend = new(false)
+	admitted(time.Now())
 	judged(false, nil)
+	// Where a cluster was lost and is back, it may have kept the job as it was.
+	admitted(time.Now().Add(-clusterTells))
+	judged(true, done)
+	admitted(time.Now())
 	stored.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
 	judged(true, done)
 }

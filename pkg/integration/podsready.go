@@ -173,5 +173,8 @@ func reportPodsReady(ctx context.Context, j *job) result {
 			return ofError(err)
 		}
 	}
-	return result{}
+	if j.IsSuspended() {
+		return result{}
+	}
+	return result{again: j.awaitsCluster()}
 }

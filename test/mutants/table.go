@@ -225,7 +225,7 @@ var mutants = slices.Concat(
 		bug("jobframework goes by other Workloads than the reconcile", "TestJobframeworkHasWhatWasObserved", "if !is || !f.asksForWorkloads(opts) {", "if !is || f.asksForWorkloads(opts) || true {"),
 	),
 	in("pkg/integration/job.go",
-		bug("a run in another cluster is judged by what its former one said", "TestRunIsNotJudgedByWhatItsFormerClusterSaid", "return j.ManagedExternally() && j.record.former != nil", "return !j.ManagedExternally() && j.record.former != nil"),
+		bug("a run in another cluster is judged by what its former one said", "TestRunIsNotJudgedByWhatItsFormerClusterSaid", "if !j.ManagedExternally() || j.record.former == nil", "if j.ManagedExternally() || j.record.former == nil"),
 		bug("quota goes in the look that stops its job", "TestStopOfAJobThatItsUserResumedAwaitsTrainer", "{ return j.stopping || j.mayHavePods(ctx) }", "{ return j.mayHavePods(ctx) }"),
 		bug("a job that runs is stopped for an admission that the cache has not heard of", "TestNoStopOnTheWordOfTheCache", "stillAdmitted(ctx, j.deps.live", "stillAdmitted(ctx, j.deps.client"),
 		bug("a job starts on a JobSet that asks for more than its quota", "TestNoStartOfAJobSetThatAsksForMore", "if err := startable(ctx, j, wl); err != nil {", "if err := startable(ctx, j, wl); err != nil && false {"),
