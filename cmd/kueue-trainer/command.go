@@ -95,11 +95,10 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	recorder := newRecorder(cfg, certificate)
 	restConfig.Wrap(recorder.CountWrites)
 	scarce := heap.Scarce(heap.SetLimit(), tellScarcity)
-	options, err := managerOptions(cfg, certificate, scarce)
+	options, err := managerOptions(cfg, restConfig, certificate, scarce)
 	if err != nil {
 		return err
 	}
-	options.LeaderElectionConfig = unlimited(restConfig)
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)

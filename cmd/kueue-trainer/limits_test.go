@@ -18,6 +18,7 @@ func TestTheLeaseWaitsBehindNoOtherRequest(t *testing.T) {
 	config := &rest.Config{}
 	limit(config, cfg)
 	expect.That(t, config.RateLimiter != nil, "Requests are not limited")
-	lease := unlimited(config)
+	options := expect.Must(managerOptions(cfg, config, nil, nil))(t)
+	lease := options.LeaderElectionConfig
 	expect.That(t, lease.RateLimiter == nil && lease.QPS < 0, "The lease waits for %v, %v requests a second", lease.RateLimiter, lease.QPS)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -42,7 +43,7 @@ func newScheme() (*runtime.Scheme, error) {
 // webhooksAtATime is how many requests are answered at a time while memory is scarce.
 const webhooksAtATime = 2
 
-func managerOptions(cfg *managerconfig.Configuration, certificate served, scarce func() bool) (ctrl.Options, error) {
+func managerOptions(cfg *managerconfig.Configuration, config *rest.Config, certificate served, scarce func() bool) (ctrl.Options, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return ctrl.Options{}, err
@@ -64,6 +65,7 @@ func managerOptions(cfg *managerconfig.Configuration, certificate served, scarce
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,
 		LeaderElection:                *le.LeaderElect,
+		LeaderElectionConfig:          unlimited(config),
 		LeaderElectionResourceLock:    le.ResourceLock,
 		LeaderElectionNamespace:       le.ResourceNamespace,
 		LeaderElectionID:              le.ResourceName,

@@ -11,7 +11,7 @@ import (
 
 // Files are the manifests: a ValidatingAdmissionPolicy and its binding in each.
 //
-//go:embed claims.yaml jobs.yaml jobsets.yaml pod-adoptions.yaml pod-bindings.yaml pod-claims.yaml pod-deletions.yaml pods.yaml runtimes.yaml snapshots.yaml trainjobs.yaml workloads.yaml
+//go:embed claims.yaml jobs.yaml jobsets.yaml localqueues.yaml pod-adoptions.yaml pod-bindings.yaml pod-claims.yaml pod-deletions.yaml pods.yaml runtimes.yaml snapshots.yaml trainjobs.yaml workloads.yaml
 var Files embed.FS
 
 // Names are those of the policies, and of their bindings: each is named after its file.

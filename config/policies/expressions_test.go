@@ -78,7 +78,7 @@ func TestExpressions(t *testing.T) {
 	const reserved = `conditions: [{type: QuotaReserved, status: "True"}]`
 	const evicted = `conditions: [{type: QuotaReserved, status: "True"}, {type: Evicted, status: "True"}]`
 	const deactivating = `conditions: [{type: QuotaReserved, status: "True"}, {type: DeactivationTarget, status: "True"}]`
-	filled := strings.Repeat("a", 300_000)
+	full := `, managedFields: [{manager: x, operation: Apply, fieldsV1: {f: ` + strings.Repeat("a", 300_000) + `}}]`
 	const left = `labels: {kueue-trainer.dev/remainder-of: llm}`
 	is := func(condition string) string { return `{type: ` + condition + `, status: "True"}` }
 	runtime := func(container string) string {
@@ -206,7 +206,8 @@ func TestExpressions(t *testing.T) {
 		"what a queued TrainJob's pods claim by goes": {policy: "claims", old: `{metadata: {name: own}}`, params: claims(controlled, ``), refused: "charged for what it claims"},
 		"it is let go that is deleted already": {policy: "claims", old: `{metadata: {name: own, deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a]}}`, now: `{metadata: {name: own, deletionTimestamp: "2026-01-01T00:00:00Z"}}`,
 			params: claims(controlled, ``), refused: "charged for what it claims"},
-		"what a Workload of nobody claims by goes":      {policy: "claims", old: `{metadata: {name: own}}`, params: claims(`labels: {}`, ``), refused: "that of Workload wl"},
+		"what a Workload without owners claims by goes": {policy: "claims", old: `{metadata: {name: own}}`, params: claims(`labels: {}`, ``), refused: "that of Workload wl"},
+		"what a group of pods claims by goes":           {policy: "claims", old: `{metadata: {name: own}}`, params: claims(`ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: p}]`, ``)},
 		"it goes when the TrainJob is over":             {policy: "claims", old: `{metadata: {name: own}}`, params: claims(controlled, is("Finished"))},
 		"it goes where another kind's pods claim by it": {policy: "claims", old: `{metadata: {name: own}}`, params: claims(ofJobSet, ``)},
 		"another template goes":                         {policy: "claims", old: `{metadata: {name: other}}`, params: claims(controlled, ``)},
@@ -214,12 +215,20 @@ func TestExpressions(t *testing.T) {
 		"a claim says that it is a pod's":             {policy: "pod-claims", now: `{metadata: {name: c, annotations: {resource.kubernetes.io/pod-claim-name: gpu}}}`, refused: "would be a pod's"},
 		"a pod gets a claim that is there":            {policy: "pod-claims", old: `{metadata: {name: c}}`, now: `{metadata: {name: c, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: p}]}}`, refused: "would be a pod's"},
 		"Kubernetes makes it":                         {policy: "pod-claims", now: `{metadata: {name: c, annotations: {resource.kubernetes.io/pod-claim-name: gpu}}}`, may: []string{"create resourceclaims"}},
-		"a Workload is filled by a manager of fields": {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+`, managedFields: [{manager: x, operation: Apply, fieldsV1: {f: `+filled+`}}]`, ``, reserved), refused: "bytes of fields"},
-		"one that is as full already may change":      {policy: "workloads", old: workload(held+`, managedFields: [{manager: x, operation: Apply, fieldsV1: {f: `+filled+`}}]`, ``, reserved), now: workload(held+`, labels: {a: b}, managedFields: [{manager: x, operation: Apply, fieldsV1: {f: `+filled+`}}]`, ``, reserved)},
+		"a pod is bound with other labels":            {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {batch.kubernetes.io/controller-uid: x}}, target: {kind: Node, name: n}}`, refused: "would get other labels"},
+		"a pod is bound with annotations":             {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, annotations: {a: b}}, target: {kind: Node, name: n}}`, refused: "would get other labels"},
+		"a pod is bound to a node":                    {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p}, target: {kind: Node, name: n}}`},
+		"a scheduler binds it with others":            {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {a: b}}, target: {kind: Node, name: n}}`, may: []string{"create pods/binding"}},
+		"the queue of a TrainJob goes":                {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), refused: "that of TrainJob llm"},
+		"the queue of one that is over goes":          {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, `conditions: [`+is("Finished")+`]`)},
+		"another queue goes":                          {policy: "localqueues", old: `{metadata: {name: other}}`, params: workload(controlled, ``, reserved)},
+		"the queue of another kind's job goes":        {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(ofJobSet, ``, reserved)},
+		"an admin deletes the queue":                  {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), may: []string{"create localqueues"}},
+		"the garbage collector deletes it":            {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), may: []string{"delete localqueues", "delete guarded"}, refused: "that of TrainJob llm"},
+		"a Workload is filled by a manager of fields": {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+full, ``, reserved), refused: "bytes of fields"},
+		"one without owners is filled so":             {policy: "workloads", now: workload(`labels: {}`+full, ``, ``), refused: "bytes of fields"},
+		"one that is as full already may change":      {policy: "workloads", old: workload(held+full, ``, reserved), now: workload(held+`, labels: {a: b}`+full, ``, reserved)},
 		"a Job gets a pod by a label":                 {policy: "pod-adoptions", old: pod(``, ``, ``), now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), refused: "would be a Job's by its labels"},
-		"a pod is bound with other labels":            {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {batch.kubernetes.io/controller-uid: x}}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
-		"a pod is bound to a node":                    {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
-		"a scheduler binds it":                        {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p}, target: {kind: Node, name: n}}`, may: []string{"create pods/binding"}},
 		"the Job controller's pod":                    {policy: "pod-adoptions", now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), may: []string{"update jobs/status"}},
 	}, func(t *testing.T, tc request) {
 		refusal := answer(t, compiled["kueue-trainer-"+tc.policy], tc)

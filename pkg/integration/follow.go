@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -246,12 +247,21 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 	}
 	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
 	switch {
-	case otherTopology(own, wl) != "", difference != "" && !podset.SameResources(own, wl.Spec.PodSets):
+	case otherTopology(own, wl) != "", difference != "" && !podset.SameResources(own, wl.Spec.PodSets), claimsForOthers(&j.observed, wl):
 		return nil, nil
 	case difference != "":
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil
+}
+
+// claimsForOthers reports whether a Workload that others own claims devices by a template: as long as it is not the job's, the
+// policies let the template be replaced that it was charged for.
+func claimsForOthers(j *observed, wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID != j.UID }) &&
+		slices.ContainsFunc(wl.Spec.PodSets, func(ps kueue.PodSet) bool {
+			return slices.ContainsFunc(ps.Template.Spec.ResourceClaims, func(claim corev1.PodResourceClaim) bool { return claim.ResourceClaimTemplateName != nil })
+		})
 }
 
 // otherTopology says in what topology a prebuilt Workload asks for another one than its job. A copy has what the manager
@@ -292,6 +302,8 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 	switch {
 	case difference != "":
 		tell("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference)
+	case claimsForOthers(&j.observed, wl):
+		tell("claims devices, and has other owners; delete it and create it without owners")
 	case kueuelib.IsFinished(wl):
 		tell("is finished; create another, and the TrainJob again with its name")
 	}

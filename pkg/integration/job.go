@@ -354,7 +354,7 @@ func (j *job) awaitsCluster() time.Duration {
 		return 0
 	}
 	wl := j.holdingQuota()
-	if wl == nil {
+	if wl == nil || !kueuelib.IsAdmitted(wl) {
 		return clusterTells
 	}
 	return max(0, admittedAt(wl).Add(clusterTells).Sub(j.view.At))

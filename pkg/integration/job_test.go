@@ -253,6 +253,26 @@ func TestPrebuiltWorkloadHasWhatTheJobIsChargedFor(t *testing.T) {
 	})
 }
 
+func TestClaimsForOthers(t *testing.T) {
+	claims := func(owners ...metav1.OwnerReference) *kueue.Workload {
+		wl := kit.Workload("ns", "wl", "q", time.Time{}, kit.PodSet("node", 1))
+		wl.OwnerReferences = owners
+		wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("own")}}
+		return wl
+	}
+	pod, job := metav1.OwnerReference{Kind: "Pod", UID: "p"}, metav1.OwnerReference{Kind: "TrainJob", UID: "uid"}
+	without := claims(pod)
+	without.Spec.PodSets[0].Template.Spec.ResourceClaims = nil
+	expect.Answers(t, func(wl *kueue.Workload) bool {
+		return claimsForOthers(&observed{TrainJob: *inttest.Job("uid")}, wl)
+	}, map[string]expect.Row[*kueue.Workload, bool]{
+		"one without owners":        {In: claims()},
+		"the job's own":             {In: claims(job)},
+		"one that others own, too":  {In: claims(pod, job), Want: true},
+		"one that claims no device": {In: without},
+	})
+}
+
 // Trainer tells of a Job that has succeeded also when it is on its way out, and JobSet runs it again then.
 func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}

@@ -96,6 +96,10 @@ func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
 	admitted := func(at time.Time) {
 		changeWorkload(t, r.deps.client, kit.All(giveQuota, kit.Since(at), func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil }))
 	}
+	// It was evicted long ago, and has quota again, while no cluster has taken it.
+	admitted(time.Now().Add(-time.Hour))
+	changeWorkload(t, r.deps.client, kit.Isnt(kueue.WorkloadAdmitted, "NoReservation"))
+	judged(false, nil)
 	stored.Spec.Suspend = new(false)
 	admitted(time.Now())
 	judged(false, nil)

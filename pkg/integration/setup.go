@@ -238,10 +238,7 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	// What all jobs are told at once keeps no write waiting.
-	events := rest.CopyConfig(mgr.GetConfig())
-	events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 2*eventsPerSecond)
-	written, err := eventsclient.NewForConfigAndClient(events, mgr.GetHTTPClient())
+	written, err := eventsclient.NewForConfigAndClient(forEvents(mgr.GetConfig()), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("setting up the client of events: %w", err)
 	}
@@ -281,6 +278,15 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 
 // eventsPerSecond are written at most, beside all other requests.
 const eventsPerSecond = 100
+
+// forEvents limits events apart, where requests are limited: what all jobs are told at once keeps no write waiting.
+func forEvents(config *rest.Config) *rest.Config {
+	events := rest.CopyConfig(config)
+	if events.RateLimiter != nil {
+		events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 2*eventsPerSecond)
+	}
+	return events
+}
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
 // Kueue's Workload CRD alone; no selector names two, and all of them would be many.

@@ -255,7 +255,7 @@ func (u *uninstall) stopManager(ctx context.Context) error {
 	return nil
 }
 
-// podsGone waits until all pods have ended that list returns after something was stopped; after a time it looks once. One that was evicted stays for
+// podsGone waits until all pods have ended that list returns after something was stopped, until a time. One that was evicted stays for
 // people to look at.
 func podsGone(ctx context.Context, stopped string, until time.Time, list func(context.Context) ([]corev1.Pod, error)) error {
 	var left []corev1.Pod

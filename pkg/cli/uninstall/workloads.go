@@ -45,13 +45,17 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("listing Workloads: %w", err)
 	}
+	left := slices.DeleteFunc(workloads.Items, func(wl kueue.Workload) bool { return !ledger.OfTrainJob(&wl) })
 	var failures error
-	// Of many jobs whose pods stay, as those of a lost node do, each would else take its time.
-	until := time.Now().Add(goneWithin)
-	for i := range workloads.Items {
-		if wl := &workloads.Items[i]; ledger.OfTrainJob(wl) {
-			failures = errors.Join(failures, u.freeWorkload(ctx, wl, jobs[metav1.GetControllerOfNoCopy(wl).UID], until))
-		}
+	// Those without pods come first: some may have pods for ever, as those of a lost node.
+	for _, patience := range []time.Duration{0, goneWithin} {
+		until := time.Now().Add(patience)
+		failures = nil
+		left = slices.DeleteFunc(left, func(wl kueue.Workload) bool {
+			err := u.freeWorkload(ctx, &wl, jobs[metav1.GetControllerOfNoCopy(&wl).UID], until)
+			failures = errors.Join(failures, err)
+			return err == nil
+		})
 	}
 	return failures
 }
