@@ -285,7 +285,7 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"delete the LocalQueue of TrainJobs": denied("delete it when that has ended", deletes(&kueue.LocalQueue{}, "queue")),
 	},
 	ofBindings: {
-		"have a Job let its pod go as it is bound": denied("would get other labels", func(ctx context.Context, s *scene, c client.Client) error {
+		"have a Job let its pod go as it is bound": denied("is bound by a scheduler", func(ctx context.Context, s *scene, c client.Client) error {
 			return c.SubResource("binding").Create(ctx, &corev1.Pod{ObjectMeta: s.meta("plain")}, &corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.ControllerUidLabel: "x"}}, Target: corev1.ObjectReference{Kind: "Node", Name: s.Name("silent")},
 			})
