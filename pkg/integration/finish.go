@@ -130,7 +130,8 @@ func mayBeMadeAgain(j *job) time.Duration {
 	return inHand(j)
 }
 
-// inHand returns how long Trainer may still carry on what it saw of a job before this process first asked.
+// inHand returns how long Trainer may still carry on what it saw of a job before this process first found it stopped, or was
+// refused to stop it.
 func inHand(j *job) time.Duration {
 	return max(0, firstSeen(&j.record.ended.held).Add(podtracking.ResumeGrace).Sub(j.view.At))
 }

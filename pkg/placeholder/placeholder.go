@@ -101,7 +101,7 @@ func Runs(rest *kueue.Workload) sets.Set[string] {
 	return sets.New(strings.Split(runs, ",")...)
 }
 
-// Former returns the name of the Workload that a remainder is charged in the place of, as much as is left of it.
+// Former returns the Workload that a remainder is charged in the place of. That is gone: it has namespace and name alone.
 func Former(rest *kueue.Workload) *kueue.Workload {
 	return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: rest.Namespace, Name: rest.Annotations[WorkloadAnnotation]}}
 }

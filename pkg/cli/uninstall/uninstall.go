@@ -255,8 +255,8 @@ func (u *uninstall) stopManager(ctx context.Context) error {
 	return nil
 }
 
-// podsGone waits until all pods have ended that list returns after something was stopped, until a time. One that was evicted stays for
-// people to look at.
+// podsGone waits until all pods have ended that list returns after something was stopped, at the longest until a time. It looks
+// once in any case. A pod that was evicted stays for people to look at.
 func podsGone(ctx context.Context, stopped string, until time.Time, list func(context.Context) ([]corev1.Pod, error)) error {
 	var left []corev1.Pod
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Until(until), true, func(context.Context) (bool, error) {

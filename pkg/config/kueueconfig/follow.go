@@ -177,7 +177,7 @@ func (f *Follower) Read(ctx context.Context) {
 // nothing tells when Kueue started, it is taken to have. Those in force before the first time, and since then those that
 // were read ahead of Kueue's restart, are no settings of the running Kueue, so there is nothing to hold.
 func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg *configapi.Configuration) (bool, error) {
-	settings, _ := Of(cfg, f.overrides) // Of a gate that is not known here, take tells when they hold.
+	settings, _ := Of(cfg, f.overrides) // An unknown feature gate is no reason not to wait; take logs it when they hold.
 	f.ahead = f.ahead || !f.read.Load()
 	if !f.ahead && equality.Semantic.DeepEqual(settings, f.Settings()) {
 		return false, nil
