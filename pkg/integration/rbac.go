@@ -18,7 +18,7 @@ package integration
 // +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=batch,resources=jobs/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch
 //
 // The policies of config/policies let those write what they guard who may write this
 // resource, which no API serves, in every namespace.
@@ -26,8 +26,7 @@ package integration
 //
 // Kueue's objects. Only Workloads are written.
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/finalizers,verbs=update
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=patch
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;localqueues;resourceflavors;workloadpriorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -35,7 +34,7 @@ package integration
 //
 // Events are told, and those about a job that cannot start are read: a refused JobSet, Job or
 // pod shows nowhere else.
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch
 //
 // Who may read the metrics is asked of the API server.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

@@ -67,7 +67,7 @@ var poolChecks = []check{{
 func flavorsWithoutNodes(f *Facts, found func(hit)) {
 	for i := range f.Flavors {
 		flavor := &f.Flavors[i]
-		if len(f.grantsOf(flavor.Name)) == 0 || len(f.NodesOf(flavor)) > 0 {
+		if len(onNodes(f.grantsOf(flavor.Name))) == 0 || len(f.NodesOf(flavor)) > 0 {
 			continue
 		}
 		h := about("ResourceFlavor", "", flavor.Name, "labels", labels.Set(flavor.Spec.NodeLabels))

@@ -25,6 +25,8 @@ type grant struct {
 	kind, name string
 	// reserved is what Workloads hold of it; of a Cohort's own quota, nothing.
 	reserved resource.Quantity
+	// nodesMade is set where an admission check makes the nodes: those that are there say nothing of the quota.
+	nodesMade bool
 }
 
 // grants returns the quotas of ClusterQueues and Cohorts for what runs in this cluster.
@@ -34,7 +36,7 @@ func (f *Facts) grants() []grant {
 		cq := &f.ClusterQueues[i]
 		for g := range inventory.Grants(cq.Spec.ResourceGroups) {
 			if !f.LeadsAway(cq, g.Flavor) {
-				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total})
+				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total, f.MakesNodes(cq, g.Flavor)})
 			}
 		}
 	}
@@ -51,13 +53,18 @@ func (f *Facts) grantsOf(flavor string) []grant {
 	return slices.DeleteFunc(f.grants(), func(g grant) bool { return string(g.Flavor) != flavor || g.Quota.NominalQuota.Sign() <= 0 })
 }
 
-// grantsFor returns those for one resource, of several flavors.
+// onNodes returns those that promise what nodes of today have.
+func onNodes(grants []grant) []grant {
+	return slices.DeleteFunc(grants, func(g grant) bool { return g.nodesMade })
+}
+
+// grantsFor returns those for one resource, of several flavors, on the nodes of today.
 func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) []grant {
 	var all []grant
 	for _, flavor := range flavors {
 		all = append(all, f.grantsOf(flavor.Name)...)
 	}
-	return slices.DeleteFunc(all, func(g grant) bool { return g.Quota.Name != name })
+	return slices.DeleteFunc(onNodes(all), func(g grant) bool { return g.Quota.Name != name })
 }
 
 // quotasAboveNodes finds flavors of which more is promised than their nodes have: one by

@@ -42,6 +42,12 @@ func TestPools(t *testing.T) {
 	}
 	misspelled := func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" }
 	racked := func(f *Facts) { f.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks")) }
+	nodesMade := func(f *Facts) {
+		f.AdmissionChecks = []kueue.AdmissionCheck{{ObjectMeta: metav1.ObjectMeta{Name: "make"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.ProvisioningRequestControllerName},
+			Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}}}}
+		last := &f.ClusterQueues[len(f.ClusterQueues)-1]
+		last.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "make"}}}
+	}
 	oneTainted := func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", kit.H100, teamTaint) }
 	tainted := func(f *Facts) {
 		f.Nodes = []corev1.Node{gpuNode("gpu-0", kit.H100, teamTaint), gpuNode("gpu-1", kit.H100, teamTaint)}
@@ -49,7 +55,8 @@ func TestPools(t *testing.T) {
 	eachFinds(t, map[string]broken{
 		"a flavor that no node has, with quota": on(flavors(flavor("b200", "NVIDIA-B200")), queues(clusterQueue("more", "b200", "8"))).
 			finds(withoutNodes("b200", generatePools)),
-		"a flavor that no node has, without quota": on(flavors(flavor("b200", "NVIDIA-B200"))),
+		"a flavor that no node has, without quota":                   on(flavors(flavor("b200", "NVIDIA-B200"))),
+		"a flavor that no node has, whose nodes are made on request": on(flavors(flavor("b200", "NVIDIA-B200")), queues(clusterQueue("more", "b200", "8")), nodesMade),
 		"a flavor whose label is misspelled": on(misspelled).
 			finds(withoutNodes("h100", `kubectl patch resourceflavor h100 --type=json -p '[{"op":"replace","path":"/spec/nodeLabels","value":{"nvidia.com/gpu.product":"NVIDIA-H100-80GB-HBM3"}}]'`),
 				withoutFlavor("gpu-0")),
@@ -62,6 +69,9 @@ func TestPools(t *testing.T) {
 		"nodes without GPUs":      on(nodes(corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}})),
 		"no flavor at all":        on(func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }),
 		"a quota above the nodes": on(func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") }).finds(above(quota("clusterqueue", "gpus", "16"))),
+		"a quota above the nodes, of which more are made on request": on(func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") }, nodesMade),
+		"a quota above the nodes beside one whose nodes are made": on(queues(clusterQueue("more", "h100", "8")), nodesMade, func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") }).
+			finds(above(quota("clusterqueue", "gpus", "16"))),
 		"what is reserved stays, and the others give way": on(queues(clusterQueue("more", "h100", "8")), reserved("14")).
 			finds(above(quota("clusterqueue", "gpus", "14"), quota("clusterqueue", "more", "2"))),
 		"nobody is left with nothing, also where that does not do": on(queues(clusterQueue("more", "h100", "8")), reserved("16")).

@@ -184,7 +184,7 @@ func emptyFlavor(i *inventory.Inventory, flavor *kueue.ResourceFlavor) []string 
 		has := slices.ContainsFunc(cq.Spec.ResourceGroups, func(group kueue.ResourceGroup) bool {
 			return slices.ContainsFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return f.Name == name })
 		})
-		if has && !i.LeadsAway(cq, name) {
+		if has && !i.LeadsAway(cq, name) && !i.MakesNodes(cq, name) {
 			users = append(users, cq.Name)
 		}
 	}
