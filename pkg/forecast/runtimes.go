@@ -44,6 +44,8 @@ const (
 	Limited Source = "limit"
 	// Assumed: the user said so.
 	Assumed Source = "assumed"
+	// Endless: it is a service, which runs until somebody ends it.
+	Endless Source = "service"
 	// Unknown: nothing is known.
 	Unknown Source = "unknown"
 )
@@ -59,6 +61,8 @@ type Subject struct {
 	Running time.Duration
 	// Reported is what the trainer says is left; nil where it says nothing.
 	Reported *time.Duration
+	// Service is set where it has no end of its own.
+	Service bool
 	// Limit is the time after which it is stopped, as its user wrote it; zero for none.
 	Limit time.Duration
 	// Left is what earlier runs have left of a limit that all its runs share; zero where each has its own.
@@ -168,6 +172,10 @@ func ofQueue(name string) string { return "queue " + name }
 // Of returns what is known of a job.
 func (r *Runtimes) Of(s Subject) Running {
 	known := Running{subject: s, assumed: r.assume, Source: Unknown}
+	if s.Service && s.Limit == 0 {
+		known.Source = Endless
+		return known
+	}
 	if s.Reported != nil && *s.Reported > 0 { // One that is overdue tells nothing.
 		known.Source = Reported
 		return known

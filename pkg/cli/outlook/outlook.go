@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -163,6 +164,9 @@ func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, jobs 
 	return e, o.takesPart(e.Workload)
 }
 
+// services are the kinds of Kueue's integrations that have no end of their own.
+var services = sets.New("LeaderWorkerSet", "RayCluster", "RayService", "StatefulSet")
+
 type byUID = map[types.UID]*trainjob.TrainJob
 
 // subject is what is known of a Workload beside how long others ran.
@@ -172,12 +176,16 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
 	admitted := state.True(wl, kueue.WorkloadAdmitted)
+	if kueuelib.IsFinished(wl) {
+		admitted = nil // It runs no more, whatever its trainer said last.
+	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
 		past := ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)
 		s.Left = max(time.Second, s.Limit-time.Duration(past)*time.Second)
 	}
 	for _, owner := range wl.OwnerReferences {
+		s.Service = s.Service || services.Has(owner.Kind)
 		if job := jobs[owner.UID]; job != nil {
 			o.addTraits(&s, job, admitted)
 		}

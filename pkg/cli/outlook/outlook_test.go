@@ -203,7 +203,22 @@ func TestStart(t *testing.T) {
 				stale := kit.With(ended(job(o, fmt.Sprintf("urgent-%d", n), 8, came), time.Hour), outOfSync)
 				stale.Spec.Priority = ptr.To[int32](10)
 			}
-		}, Want: "starts in about 60 min, between 60 min and more than 14 days" + after + "; in 25 % of the futures not within 14 days"},
+		}, Want: "starts in about 60 min" + after},
+		"many came lately of which nothing is known": {In: func(o *outlook.Outlook) {
+			o.NoArrivals = false
+			kit.With(running(job(o, "llm", 4, time.Hour)), limited(24, 0))
+			for n := range 10 {
+				ended(job(o, fmt.Sprintf("short-%d", n), 1, time.Duration(6*n+1)*time.Hour), 5*time.Minute)
+			}
+		}, Want: "starts in about 23 h, between 23 h and 2 days" + after},
+		"a service has what it needs, and jobs have ended": {In: func(o *outlook.Outlook) {
+			past(o, "past", 30, spread)
+			llm(o).OwnerReferences[0].Kind = "LeaderWorkerSet"
+		}, Want: "in 100 % of the futures not within 14 days (200 futures)"},
+		"services that ended tell nothing of jobs": {In: func(o *outlook.Outlook) {
+			past(o, "past", 30, always(40), func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "RayCluster" })
+			llm(o)
+		}, Want: unknown},
 		"nothing is known of one that never starts": {In: func(o *outlook.Outlook) {
 			llm(o, limited(1000, 0))
 			job(o, "huge", 99, 0)
@@ -328,7 +343,7 @@ func TestArrivals(t *testing.T) {
 		"the first came just now": {first: time.Second, jobs: 1, between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min" + lost},
 	}, func(t *testing.T, tc row) {
 		o := town()
-		o.NoArrivals = false
+		o.NoArrivals, o.Assume = false, time.Hour
 		for n := range tc.jobs {
 			if wl := job(o, fmt.Sprintf("past-%d", n), 1, tc.first+time.Duration(n)*tc.every); tc.become != nil {
 				tc.become(n, wl)
@@ -343,6 +358,16 @@ func TestArrivals(t *testing.T) {
 		expect.That(t, come >= tc.between[0] && come <= tc.between[1], "%d come, and not between %d and %d", come, tc.between[0], tc.between[1])
 		expect.Same(t, "Unexpected warnings", tc.warning, strings.Join(warnings, "\n"))
 	})
+}
+
+// What the trainer of a job said before that ended tells nothing of others that come like it.
+func TestArrivalsLikeOneThatEnded(t *testing.T) {
+	o := town()
+	o.NoArrivals = false
+	told(o, 72*time.Hour, 55*time.Minute)
+	ended(&o.Workloads[0], 10*time.Minute)
+	q, _ := o.Question()
+	expect.Same(t, "Unexpected sources", []forecast.Source{forecast.Unknown}, expect.Each(q.Arrivals, func(a forecast.Arrival) forecast.Source { return a.Running.Source }))
 }
 
 func TestUnseen(t *testing.T) {

@@ -98,6 +98,9 @@ func (o *Outlook) past(jobs byUID) []forecast.Past {
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		s := o.subject(wl, jobs)
+		if s.Service {
+			continue
+		}
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
 		var started time.Time
 		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {

@@ -51,7 +51,9 @@ type part struct {
 	// names are those of all jobs, unknown of those whose running times nobody knows; sources are from what others are known.
 	names   map[client.ObjectKey]string
 	unknown []string
-	sources map[forecast.Source]int
+	// strangers came lately, and nothing is known of how long they run.
+	strangers int
+	sources   map[forecast.Source]int
 }
 
 // Of returns when Workloads start that wait; nothing of one whose queue leads nowhere. The futures of a part of the cluster
@@ -100,6 +102,9 @@ func (p *part) play(ctx context.Context, starts map[client.ObjectKey]*Start) err
 	if len(p.Until) == 0 {
 		return nil
 	}
+	came := len(p.Arrivals)
+	p.Arrivals = slices.DeleteFunc(p.Arrivals, func(a forecast.Arrival) bool { return a.Running.Source == forecast.Unknown })
+	p.strangers = came - len(p.Arrivals)
 	futures, err := forecast.Draw(ctx, p.Question)
 	if err != nil {
 		return err
@@ -151,6 +156,9 @@ func (p *part) answer(futures *forecast.Futures, key client.ObjectKey) *Start {
 	}
 	if futures.LeftOut > 0 {
 		s.Warnings = []string{LeftOut(futures.LeftOut)}
+	}
+	if p.strangers > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s came lately of which nothing is known how long it runs, and none like these come here: --assume 4h takes it for them", show.Count(p.strangers, "job")))
 	}
 	if b.AfterShare >= often {
 		s.After = p.names[b.After]

@@ -146,6 +146,12 @@ func TestPlanRemarks(t *testing.T) {
 		lq.Labels = labels
 		return *lq
 	}
+	holding := func(flavor, gpus string) kueue.ClusterQueue {
+		return *kit.With(kit.ClusterQueue("of-"+flavor+gpus), func(cq *kueue.ClusterQueue) {
+			cq.Status.FlavorsReservation = []kueue.FlavorUsage{{Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceUsage{
+				{Name: corev1.ResourceCPU, Total: resource.MustParse("8")}, {Name: kit.GPU, Total: resource.MustParse(gpus)}}}}
+		})
+	}
 	h100 := gpuNode("a", "NVIDIA-H100")
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
 	cordoned, notReady := gpuNode("d", "NVIDIA-H100"), gpuNode("e", "NVIDIA-H100")
@@ -181,6 +187,10 @@ func TestPlanRemarks(t *testing.T) {
 			want: []string{"ResourceFlavor h100 is there and applying this to it is refused: a flavor with a topology keeps it"}},
 		"what is not needed any more": {flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)},
 			want: []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete resourceflavor a100"}},
+		"a flavor that is not needed any more, and of which jobs hold GPUs": {flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)},
+			clusterQueues: []kueue.ClusterQueue{holding("a100", "12"), holding("a100", "4"), holding("h100", "8")},
+			want: []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: jobs hold 16 nvidia.com/gpu of it, and by the new quotas Kueue promises these again: " +
+				"apply this once they have ended, and delete it once nothing uses it: kubectl delete resourceflavor a100"}},
 		"the quota of a team that is none any more": {clusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "speech", Labels: ours}}},
 			want: []string{"ClusterQueue speech was made by an earlier run and is not needed any more: its quota counts beside that of the others, so GPUs are promised twice: " +
 				"set it to 0, and delete it once nothing uses it: kubectl delete clusterqueue speech"}},

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -157,8 +158,13 @@ func (p *plan) compare(i *inventory.Inventory) {
 			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", name))
 		case !isPlanned && ours:
 			counts := ""
-			if _, ok := obj.(*kueue.ClusterQueue); ok {
+			switch obj.(type) {
+			case *kueue.ClusterQueue:
 				counts = "its quota counts beside that of the others, so GPUs are promised twice: set it to 0, and "
+			case *kueue.ResourceFlavor:
+				if held := heldOf(i, kueue.ResourceFlavorReference(obj.GetName())); len(held) > 0 {
+					counts = fmt.Sprintf("jobs hold %s of it, and by the new quotas Kueue promises these again: apply this once they have ended, and ", strings.Join(held, ", "))
+				}
 			}
 			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: %sdelete it once nothing uses it: kubectl delete %s", name, counts, deletion(obj)))
 		}
@@ -170,6 +176,29 @@ func (p *plan) compare(i *inventory.Inventory) {
 		}
 	}
 	p.remarks = slices.Concat(p.remarks, remarks, overlaps, empty)
+}
+
+// heldOf tells how much of the GPUs of a flavor is reserved, by resource.
+func heldOf(i *inventory.Inventory, flavor kueue.ResourceFlavorReference) []string {
+	sums := map[corev1.ResourceName]*resource.Quantity{}
+	for n := range i.ClusterQueues {
+		for _, usage := range i.ClusterQueues[n].Status.FlavorsReservation {
+			for _, of := range usage.Resources {
+				if usage.Name != flavor || !gpu.IsResource(of.Name) || of.Total.IsZero() {
+					continue
+				}
+				if sums[of.Name] == nil {
+					sums[of.Name] = &resource.Quantity{}
+				}
+				sums[of.Name].Add(of.Total)
+			}
+		}
+	}
+	var held []string
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		held = append(held, fmt.Sprintf("%s %s", sums[name], name))
+	}
+	return held
 }
 
 // emptyFlavor tells of a flavor of others that no node matches, and who has quota for it.

@@ -3,12 +3,14 @@
 package shares
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -58,10 +60,21 @@ func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 	for n := range waiting[:len(admitted)] {
 		w := &waiting[n]
 		cq := at.ClusterQueue(kueue.ClusterQueueReference(w.ClusterQueue))
-		w.GetsQuota = cq != nil && len(inventory.Checks(cq)) > 0
+		w.GetsQuota = cq != nil && isChecked(cq, admitted[n])
 		w.StartsNow = !w.GetsQuota
 	}
 	return append(waiting, leftOut(at, all)...), nil
+}
+
+// isChecked reports whether one of the admission checks of a ClusterQueue is for a flavor that a Workload gets.
+func isChecked(cq *kueue.ClusterQueue, wl *kueue.Workload) bool {
+	gets := sets.New[kueue.ResourceFlavorReference]()
+	for _, podSet := range ptr.Deref(wl.Status.Admission, kueue.Admission{}).PodSetAssignments {
+		gets.Insert(slices.Collect(maps.Values(podSet.Flavors))...)
+	}
+	return slices.ContainsFunc(inventory.Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
+		return len(rule.OnFlavors) == 0 || gets.HasAny(rule.OnFlavors...)
+	})
 }
 
 // leftOut has those who wait and at whom Kueue does not look as things are, as those of a stopped queue.
@@ -121,11 +134,11 @@ func why(wl, before *kueue.Workload) string {
 		return "the first of its queue"
 	}
 	name := inventory.JobName(before)
-	switch cmp.Compare(kueuelib.Priority(before), kueuelib.Priority(wl)) {
-	case 1:
-		return "a lower priority than " + name
-	case -1:
+	switch {
+	case scheduler.CompareInQueue(before, wl) > 0:
 		return name + " starts before it"
+	case kueuelib.Priority(before) > kueuelib.Priority(wl):
+		return "a lower priority than " + name
 	}
 	return fmt.Sprintf("the same priority as %s, and queued later", name)
 }

@@ -3,6 +3,7 @@
 package shares
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,30 @@ func TestViewOfAQueueWithChecks(t *testing.T) {
 4       ns/late       a              0          waits        the same priority as ns/early, and queued later
 `, table)
 	expect.Same(t, "Unexpected state of one that is to be checked", []bool{false, true}, []bool{view.Waiting[1].StartsNow, view.Waiting[1].GetsQuota})
+}
+
+// A check that is for other flavors keeps nobody waiting.
+func TestViewOfAQueueWithChecksOfAnotherFlavor(t *testing.T) {
+	at := town()
+	strategy := kit.Checks("capacity")
+	strategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"other"}
+	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = strategy
+	at.AdmissionChecks = []kueue.AdmissionCheck{{
+		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
+		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+	}}
+	view, _ := printed(t, at)
+	expect.Same(t, "Unexpected state of a borrower", []bool{true, false}, []bool{view.Waiting[1].StartsNow, view.Waiting[1].GetsQuota})
+}
+
+// Where Kueue may look behind the first, one that came later may start before one that is too big.
+func TestViewOfOneThatIsPassed(t *testing.T) {
+	at := town()
+	at.Workloads = slices.DeleteFunc(at.Workloads, func(wl kueue.Workload) bool { return wl.Name == "borrower" })
+	workload(at.Inventory, "big", "a", 5, 0, time.Hour)
+	view, _ := printed(t, at)
+	big := view.Waiting[slices.IndexFunc(view.Waiting, func(w Waiting) bool { return w.Job == "ns/big" })]
+	expect.Same(t, "Unexpected reason", "ns/early starts before it", big.Why)
 }
 
 func TestViewOfAHeldQueue(t *testing.T) {

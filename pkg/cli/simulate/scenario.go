@@ -77,6 +77,9 @@ func (s *Scenario) check() error {
 			oneOf(at+"reclaimWithinCohort", cmp.Or(policy.ReclaimWithinCohort, kueue.PreemptionPolicyNever), kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny))
 		if borrow := policy.BorrowWithinCohort; borrow != nil {
 			all = errors.Join(all, oneOf(at+"borrowWithinCohort.policy", cmp.Or(borrow.Policy, kueue.BorrowWithinCohortPolicyNever), kueue.BorrowWithinCohortPolicyNever, kueue.BorrowWithinCohortPolicyLowerPriority))
+			if cmp.Or(policy.ReclaimWithinCohort, kueue.PreemptionPolicyNever) == kueue.PreemptionPolicyNever && borrow.Policy == kueue.BorrowWithinCohortPolicyLowerPriority {
+				all = errors.Join(all, fmt.Errorf("%sborrowWithinCohort.policy: Kueue takes LowerPriority with a reclaimWithinCohort that is not Never only", at))
+			}
 		}
 	}
 	if s.FairSharing != nil {
@@ -249,6 +252,9 @@ func changeQuota(c *changed, what, value string, change func(*kueue.ResourceQuot
 		return fmt.Errorf("ClusterQueue %s has no quota of %s in flavor %s", parts[0], parts[2], parts[1])
 	}
 	change(quota, &quantity)
+	if lends := quota.LendingLimit; lends != nil && lends.Cmp(quota.NominalQuota) > 0 {
+		return fmt.Errorf("ClusterQueue %s lends up to %s of it, and Kueue takes no quota below that", parts[0], lends)
+	}
 	return nil
 }
 

@@ -209,8 +209,10 @@ func TestWrongInput(t *testing.T) {
 	type row struct {
 		// jobs come, or nobody.
 		jobs, scenario string
-		args           []string
-		want           string
+		// lending is the lending limit of team-a; empty for none.
+		lending string
+		args    []string
+		want    string
 	}
 	expect.Rows(t, map[string]row{
 		"a time that is none":       {jobs: "noon,team-a/main,8,4h\n", want: `-:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`},
@@ -226,6 +228,7 @@ func TestWrongInput(t *testing.T) {
 		"a negative limit":                  {args: []string{"--set-borrowing-limit", gpus + "=-1"}, want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`},
 		"an unknown flavor": {args: []string{"--set-quota", "team-a/a100/nvidia.com/gpu=8"},
 			want: `setQuota[0] "team-a/a100/nvidia.com/gpu=8": ClusterQueue team-a has no quota of nvidia.com/gpu in flavor a100`},
+		"a quota below what is lent": {lending: "4", args: []string{"--set-quota", gpus + "=2"}, want: `setQuota[0] "team-a/h100/nvidia.com/gpu=2": ClusterQueue team-a lends up to 4 of it, and Kueue takes no quota below that`},
 		"half a change":              {args: []string{"--add-nodes", "h100"}, want: `addNodes[0] "h100": there is no = in it`},
 		"a node that there is not":   {args: []string{"--drain", "n9"}, want: `drain[0] "n9": there is no such node`},
 		"advice for what is changed": {args: []string{"--for", "team-a/mine", "--now", "--set-quota", gpus + "=16"}, want: "--now tells of things as they are: leave the changes out"},
@@ -237,6 +240,8 @@ func TestWrongInput(t *testing.T) {
 		"a preemption policy that there is not": {scenario: "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n",
 			want: "s.yaml: preemption[team-a].withinClusterQueue: \"Any\" is none of [Never LowerPriority LowerOrNewerEqualPriority]\n" +
 				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]"},
+		"preemption while borrowing, and no reclaim": {scenario: "preemption: {team-a: {borrowWithinCohort: {policy: LowerPriority}}}\n",
+			want: "s.yaml: preemption[team-a].borrowWithinCohort.policy: Kueue takes LowerPriority with a reclaimWithinCohort that is not Never only"},
 		"a strategy that there is not": {scenario: "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n",
 			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`},
 	}, func(t *testing.T, tc row) {
@@ -244,7 +249,11 @@ func TestWrongInput(t *testing.T) {
 		if tc.scenario != "" {
 			args = append(args, "--scenario", "s.yaml")
 		}
-		_, _, err := plays(t, map[string]string{"queues.yaml": queues, "s.yaml": tc.scenario}, tc.jobs, args...)
+		quotas := queues
+		if tc.lending != "" {
+			quotas = strings.Replace(queues, "nominalQuota: 8", "nominalQuota: 8, lendingLimit: "+tc.lending, 1)
+		}
+		_, _, err := plays(t, map[string]string{"queues.yaml": quotas, "s.yaml": tc.scenario}, tc.jobs, args...)
 		expect.Need(t, err != nil, "there is no error")
 		expect.Says(t, err, tc.want)
 	})

@@ -45,7 +45,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	if err := q.OneCluster(ctx, q.from, q.to); err != nil {
 		return nil, nil, err
 	}
-	began, err := q.read(ctx, metrics.LedgerBegan.Name, before)
+	began, err := q.read(ctx, metrics.LedgerBegan.Name, before, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +55,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	}
 	var totals []ledger.Total
 	for metric, label := range map[string]model.LabelName{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
-		all, err := q.read(ctx, metric, w.lookBack())
+		all, err := q.read(ctx, metric, w.lookBack(), w.sinceBegan())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -87,8 +87,9 @@ func seriesOf(labels model.Metric) ledger.Series {
 	return s
 }
 
-// read returns what Prometheus has of a metric, some time before the window and within.
-func (q *querier) read(ctx context.Context, metric string, before time.Duration) ([]*samples, error) {
+// read returns what Prometheus has of a metric, some time before the window and within. The last look may find nothing where
+// nobody was scraped just then: the last value after the look before it is taken, if that is no older than last.
+func (q *querier) read(ctx context.Context, metric string, before, last time.Duration) ([]*samples, error) {
 	all := map[model.Fingerprint]*samples{}
 	of := func(m model.Metric) *samples {
 		id := m.Fingerprint()
@@ -113,6 +114,15 @@ func (q *querier) read(ctx context.Context, metric string, before time.Duration)
 	}
 	for _, s := range matrix {
 		of(s.Metric).within = s.Values
+	}
+	if last = min(last, prom.Step(q.from, q.to)); last > prom.Stale {
+		end, err := prom.Ask[model.Vector](q.Query(ctx, query(last), q.to))
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range end {
+			of(s.Metric).within = append(of(s.Metric).within, model.SamplePair{Timestamp: model.TimeFromUnixNano(q.to.UnixNano()), Value: s.Value})
+		}
 	}
 	return slices.Collect(maps.Values(all)), nil
 }
@@ -174,6 +184,11 @@ func (w *window) lookBack() time.Duration {
 		}
 	}
 	return back
+}
+
+// sinceBegan is for how long before the end of the window all values are of one ledger.
+func (w *window) sinceBegan() time.Duration {
+	return w.to.Sub(w.began[len(w.began)-1]) - prom.Stale
 }
 
 // epoch is a time in which the ledger's counters only grow.

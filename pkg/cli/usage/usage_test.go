@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -95,6 +96,37 @@ func TestBillAfterTheLedgerBeganAgain(t *testing.T) {
 	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
 	want := []Line{{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2, Running: 2}}
 	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
+}
+
+// Nobody was scraped at the end of a month: what was used since the look before is in the bill.
+func TestBillOfAWindowThatEndsInAGap(t *testing.T) {
+	series := func(total, key string) string {
+		return `{"metric":{"cluster_queue":"gpus","resource":"nvidia.com/gpu","namespace":"team","local_queue":"q","phase":"running"},"` + key + `":` + total + `}`
+	}
+	for name, tc := range map[string]struct {
+		// began is when the ledger did, so long before the end.
+		began time.Duration
+		want  float64
+	}{
+		"the ledger is old":                   {began: 60 * 24 * time.Hour, want: 3},
+		"it began after the look before":      {began: 20 * time.Minute, want: 3},
+		"it began so lately that others tell": {began: 4 * time.Minute, want: 2},
+	} {
+		from, to := noon, noon.Add(30*24*time.Hour)
+		began := strconv.FormatInt(to.Add(-tc.began).Unix(), 10)
+		url := prometheusOf(t, "", map[string]string{
+			"quota_resource_seconds_total[1d]": series(`[0,"0"]`, "value"), "quota_resource_seconds_total[15m]": series(`[0,"10800"]`, "value"),
+			"quota_resource_seconds_total[1h26m24s]": series(`[0,"10800"]`, "value"),
+		}, map[string]string{
+			"ledger_began":                 fmt.Sprintf(`{"metric":{},"values":[[%d,"%s"]]}`, from.Unix(), began),
+			"quota_resource_seconds_total": series(fmt.Sprintf(`[[%d,"0"],[%d,"7200"]]`, from.Unix(), to.Add(-time.Hour).Unix()), "values"),
+		})
+		q := querierOf(t, prom.Flags{URL: url}, "")
+		q.from, q.to = from, to
+		totals, _, err := q.bill(t.Context())
+		expect.NoError(t, err)
+		expect.Same(t, name, tc.want, lines(totals, byQueue)[0].Held)
+	}
 }
 
 func TestBillOfLocalQueuesTogether(t *testing.T) {
