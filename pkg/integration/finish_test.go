@@ -13,6 +13,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -25,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -51,7 +53,7 @@ func TestEndOfAJob(t *testing.T) {
 		"complete, with a pod left":          {condition: trainer.TrainJobComplete, there: pod},
 		"failed":                             {condition: trainer.TrainJobFailed, until: trainerSuspends, wantFinished: true, wantGated: true},
 		"failed, and Trainer is silent":      {condition: trainer.TrainJobFailed, until: graceIsOver, wantFinished: true, wantGated: true},
-		"failed, with another JobSet":        {condition: trainer.TrainJobFailed, until: jobSetIsMade, wantGated: true},
+		"failed, with another JobSet":        {condition: trainer.TrainJobFailed, until: jobSetIsMade, wantFinished: true, wantGated: true},
 		"failed, with a pod left":            {condition: trainer.TrainJobFailed, there: pod},
 		"failed long ago, and resumed since": {condition: trainer.TrainJobFailed, wl: hasFailed, wantFinished: true},
 	}, func(t *testing.T, tc row) {
@@ -290,11 +292,16 @@ func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
 		change func(*kueue.WorkloadSpec)
 		kept   bool
 	}
+	inactive := func(s *kueue.WorkloadSpec) { s.Active = new(false) }
+	moved := func(s *kueue.WorkloadSpec) { s.QueueName = "former" }
+	elsewhere := func(s *kueue.WorkloadSpec) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"zone": "a"} }
 	expect.Rows(t, map[string]row{
-		"nothing changed":      {change: func(*kueue.WorkloadSpec) {}, kept: true},
-		"another queue":        {change: func(s *kueue.WorkloadSpec) { s.QueueName = "former" }},
-		"fewer pods were due":  {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Count = 7 }},
-		"other nodes were due": {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"zone": "a"} }},
+		"nothing changed": {change: func(*kueue.WorkloadSpec) {}, kept: true},
+		"another queue":   {change: moved},
+		"another queue of one that is deactivated": {change: kit.All(inactive, moved), kept: true},
+		"other nodes of one that is deactivated":   {change: kit.All(inactive, elsewhere), kept: true},
+		"fewer pods were due":                      {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Count = 7 }},
+		"other nodes were due":                     {change: elsewhere},
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
 		wl := inttest.WorkloadOf(stored)
@@ -305,6 +312,39 @@ func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
 		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
 		expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
 		expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
+	})
+}
+
+// jobframework looks at neither where a Workload was evicted, or has the priority of its pods.
+func TestWorkloadThatWaitsFollowsLabels(t *testing.T) {
+	preempted := kit.Says(kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
+	moved := func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }
+	ofPods := func(wl *kueue.Workload) {
+		wl.Spec.PriorityClassRef, wl.Spec.Priority = kueue.NewPodPriorityClassRef("pods"), new(int32(1))
+	}
+	type row struct {
+		change func(*kueue.Workload)
+		label  string
+		want   int32
+	}
+	expect.Rows(t, map[string]row{
+		"its queue, of one that was preempted":    {change: kit.All(preempted, moved)},
+		"a first class, in place of that of pods": {change: ofPods, label: "there", want: 3},
+		"both": {change: kit.All(preempted, moved, ofPods), label: "there", want: 3},
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		if tc.label != "" {
+			stored.Labels[kit.PriorityLabel] = tc.label
+		}
+		r, _ := newReconciler(t, stored, js, kit.Priority("there", 3))
+		wl := inttest.WorkloadOf(stored, kit.Held, func(wl *kueue.Workload) { wl.Spec.QueueName = "q" }, tc.change)
+		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+		create(t, r, wl)
+		reconcileOnce(t, r)
+		expect.NoError(t, r.deps.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+		expect.Same(t, "Unexpected queue", kueue.LocalQueueName("q"), wl.Spec.QueueName)
+		expect.Same(t, "Unexpected priority", tc.want, ptr.Deref(wl.Spec.Priority, 0))
+		expect.Same(t, "Has a class of Kueue", tc.want > 0, kueuelib.HasWorkloadPriorityClass(wl))
 	})
 }
 

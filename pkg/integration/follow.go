@@ -75,17 +75,44 @@ func follow(ctx context.Context, j *job) result {
 		// It is somebody else's to write, and what it says counts.
 		return result{}
 	}
-	if changed := movedOn(j, wl); changed != "" && (kueuelib.HasQuotaReservation(wl) || kueuelib.HasVariants(wl)) {
+	// An inactive one has none: it stays what keeps the job from running.
+	variants := kueuelib.HasVariants(wl) && kueuelib.IsActive(wl)
+	if changed := movedOn(j, wl); changed != "" && (kueuelib.HasQuotaReservation(wl) || variants) {
 		// jobframework would start the job again on the quota that it had before, and variants go on queuing.
 		if active {
 			return awaitPods(ctx, j)
 		}
 		return done(requeue(ctx, j, wl, changed))
 	}
-	if active {
+	if active || kueuelib.HasVariants(wl) && !variants {
 		return result{}
 	}
+	if !kueuelib.HasQuotaReservation(wl) && !variants {
+		if updated, err := followLabels(ctx, j, wl); updated || err != nil {
+			return done(err)
+		}
+	}
 	return followSelection(ctx, j, wl)
+}
+
+// followLabels brings the queue and a first priority class to a Workload that waits, and reports whether it wrote. jobframework
+// brings no queue to one that was evicted before, and no class to one whose pods have a PriorityClass.
+func followLabels(ctx context.Context, j *job, wl *kueue.Workload) (bool, error) {
+	waits := wl.DeepCopy()
+	waits.Spec.QueueName = cmp.Or(jobframework.QueueName(j), wl.Spec.QueueName)
+	if wl.Spec.PriorityClassRef != nil && !kueuelib.HasWorkloadPriorityClass(wl) && jobframework.WorkloadPriorityClassName(j) != "" {
+		if err := jobframework.PrepareWorkloadPriority(ctx, j.deps.client, j.Object(), waits, nil); err != nil {
+			return false, fmt.Errorf("finding the priority of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+		}
+	}
+	if equality.Semantic.DeepEqual(waits.Spec, wl.Spec) {
+		return false, nil
+	}
+	if err := j.deps.client.Update(ctx, waits); err != nil {
+		return false, fmt.Errorf("updating Workload %s to the labels of its TrainJob: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Updated the Workload to the labels of TrainJob")
+	return true, nil
 }
 
 // awaitPods ends the look at a job that was stopped until its pods are gone. Kueue need not wait for them where it does not go on

@@ -76,6 +76,9 @@ func TestCorrectDrift(t *testing.T) {
 		"a job that is not Kueue's":                              {job: true, said: true, jobSet: false, since: long, change: withoutQueue, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob":                        {job: true, said: true, jobSet: false, since: long, changeJobSet: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a stop of a deleted job that Trainer could not do":      {job: true, said: true, jobSet: false, since: long, change: isDeleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"a failed job that Trainer could not stop":               {job: true, said: true, jobSet: false, since: long, change: ended(trainer.TrainJobFailed), wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"a failed job whose JobSet is over":                      {job: true, said: true, jobSet: false, since: long, change: ended(trainer.TrainJobFailed), changeJobSet: func(js *jobsetapi.JobSet) { js.Status.TerminalState = "Failed" }, wantJobSet: "runs"},
+		"a failed job that is not suspended yet":                 {job: false, said: false, jobSet: true, since: long, change: ended(trainer.TrainJobFailed), wantJobSet: "suspended"},
 		"a finished job is beyond stop or start":                 {job: true, said: true, jobSet: false, since: long, change: ended(trainer.TrainJobComplete), wantJobSet: "runs"},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(tc.job, tc.said, tc.jobSet, tc.since)

@@ -51,7 +51,9 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 // the status of it.
 func TestRunOfAnotherCluster(t *testing.T) {
 	type row struct {
-		podSet      string
+		podSet string
+		// count is how many pods it was admitted with; 1 where it is left out.
+		count       int32
 		ready, over int32
 		want        bool
 		reclaimable []kueue.ReclaimablePod
@@ -61,13 +63,14 @@ func TestRunOfAnotherCluster(t *testing.T) {
 		"its pods are ready":                 {podSet: "node", ready: 1, want: true},
 		"its pods are done":                  {podSet: "node", over: 1, want: true, reclaimable: []kueue.ReclaimablePod{{Name: "node", Count: 1}}},
 		"a part came into the runtime since": {podSet: "another", want: true},
+		"the runtime has fewer pods since":   {podSet: "node", count: 2, over: 1},
 	}, func(t *testing.T, tc row) {
 		stored, _ := suspendedJob()
 		kit.With(stored, elsewhere).Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: &tc.ready, Succeeded: &tc.over}}
 		r, _ := newReconciler(t, stored)
 		expect.That(t, !jobOf(t, r, kit.With(stored.DeepCopy(), func(job *trainjob.TrainJob) { job.Spec.RuntimeRef.Name = "gone" })).PodsReady(t.Context(), nil), "It is ready without quota")
 		create(t, r, inttest.WorkloadOf(stored, kit.Admitted, func(wl *kueue.Workload) {
-			wl.Spec.PodSets = []kueue.PodSet{{Name: kueue.PodSetReference(tc.podSet), Count: 1}}
+			wl.Spec.PodSets = []kueue.PodSet{{Name: kueue.PodSetReference(tc.podSet), Count: max(1, tc.count)}}
 		}))
 		j := jobOf(t, r, stored)
 		expect.Same(t, "Its pods are ready", tc.want, j.PodsReady(t.Context(), nil))
@@ -82,7 +85,7 @@ func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
 	r, _ := newReconciler(t, stored)
 	done := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	create(t, r, inttest.WorkloadOf(stored, func(wl *kueue.Workload) {
-		wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 2}}
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
 		wl.Status.ReclaimablePods = done
 	}))
 	judged := func(want bool, reclaimable []kueue.ReclaimablePod) {

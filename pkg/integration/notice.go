@@ -133,7 +133,8 @@ func checksIn(message string) string {
 // retried is about a check that gave the quota back. With the eviction Kueue sets its state back, and only the condition tells.
 func retried(wl *kueue.Workload) notice {
 	which, says := "", ""
-	if state.ReasonOf(wl, kueue.WorkloadEvicted) == kueue.WorkloadEvictedByAdmissionCheck {
+	// One that waits for quota again since keeps the condition.
+	if state.ReasonOf(wl, kueue.WorkloadEvicted) == kueue.WorkloadEvictedByAdmissionCheck && (state.HoldsQuota(wl) || state.True(wl, kueue.WorkloadRequeued) == nil) {
 		which, says = "an admission check", state.True(wl, kueue.WorkloadEvicted).Message
 	}
 	for _, check := range wl.Status.AdmissionChecks {

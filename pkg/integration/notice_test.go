@@ -96,6 +96,11 @@ func TestNoticeOf(t *testing.T) {
 			tells("AdmissionCheckRetries", "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"),
 		"a check retried, and its state is set back": of(check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), evicted(kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")).
 			tells("AdmissionCheckRetries", "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"),
+		"a check retried long ago, and it waits for quota": of(evicted(kueue.WorkloadEvictedByAdmissionCheck, "x"), is(kueue.WorkloadRequeued)(kueue.WorkloadBackoffFinished, ""),
+			unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "")),
+		"a check retried long ago, and its queue is gone": of(evicted(kueue.WorkloadEvictedByAdmissionCheck, "x"), is(kueue.WorkloadRequeued)(kueue.WorkloadBackoffFinished, ""),
+			unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")).
+			tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"),
 		"no LocalQueue":                        notAdmissible(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist", "; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"),
 		"held out of its queue by its user":    of(func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" }, unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),
 		"held until now, as Kueue saw it last": of(unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),

@@ -73,7 +73,7 @@ func rulesOf(p phase) ruleSet {
 	case phaseFinished:
 		return ruleSet{
 			before: []rule{awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, alignWithWorkload, finish},
-			always: []rule{followUp, finishDeletedWorkloads},
+			always: []rule{followUp, finishDeletedWorkloads, correctDrift},
 		}
 	case phaseSuspended:
 		return ruleSet{

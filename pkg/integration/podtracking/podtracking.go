@@ -223,14 +223,16 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 		return true, nil
 	}
 	js := p.View.JobSetOf(job)
-	if job.Finished() {
-		// Another one may be made since, whose Jobs may have yet to come.
-		return js != nil && !ptr.Deref(js.Spec.Suspend, false) && js.Status.TerminalState == "" && js.DeletionTimestamp.IsZero(), nil
-	}
-	if p.MayStillResume(job, js) > 0 || js != nil && !ptr.Deref(js.Spec.Suspend, false) {
+	switch {
+	case !job.Finished() && p.MayStillResume(job, js) > 0:
+		return true, nil
+	case job.Finished() && (js == nil || js.Status.TerminalState != "" || !js.DeletionTimestamp.IsZero()):
+		return false, nil
+	case js != nil && !ptr.Deref(js.Spec.Suspend, false):
+		// Of a job that has ended, another one may be made since, whose Jobs may have yet to come.
 		return true, nil
 	}
-	if js == nil || !state.SaysActive(js) {
+	if js == nil || !state.SaysActive(js) && !resuming(js) {
 		return false, nil
 	}
 	if stopped := apimeta.FindStatusCondition(job.Status.Conditions, trainer.TrainJobSuspended); stopped == nil ||
@@ -239,6 +241,13 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 	}
 	left, err := p.Left(ctx, client.ObjectKeyFromObject(job))
 	return len(left) > 0, err
+}
+
+// resuming reports whether JobSet may have a Job in hand that it makes for a JobSet which ran when it looked: while it restarts
+// one, it counts no Job.
+func resuming(js *jobsetapi.JobSet) bool {
+	return js.DeletionTimestamp.IsZero() && js.Status.TerminalState == "" &&
+		apimeta.IsStatusConditionFalse(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
 }
 
 // ResumeGrace is how long Trainer, JobSet and the Job controller may be busy with what they saw of a job before.

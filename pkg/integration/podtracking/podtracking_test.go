@@ -187,6 +187,9 @@ func TestActive(t *testing.T) {
 	complete := says(trainer.TrainJobComplete, 0)
 	stopped := func(ago time.Duration) *trainjob.TrainJob { return says(trainer.TrainJobSuspended, ago) }
 	over := func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetCompleted) }
+	resumed := func(js *jobsetapi.JobSet) {
+		js.Status.Conditions = []metav1.Condition{{Type: string(jobsetapi.JobSetSuspended), Status: metav1.ConditionFalse}}
+	}
 	deleted := func(js *jobsetapi.JobSet) {
 		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
 	}
@@ -208,21 +211,24 @@ func TestActive(t *testing.T) {
 		want   bool
 	}
 	expect.Rows(t, map[string]row{
-		"a JobSet runs in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute},
-		"one that others may not know of yet":          {jobSet: jobSet(false, 1), closed: time.Second, want: true},
-		"a pod is left in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute, pod: pod, want: true},
-		"a pod is left behind the gate there":          {jobSet: jobSet(false, 1), closed: time.Minute, pod: gated, want: true},
-		"the JobSet of a job that has ended":           {job: complete, jobSet: jobSet(false, 0, over)},
-		"it is deleted":                                {job: complete, jobSet: jobSet(false, 0, deleted)},
-		"another one is made of it":                    {job: complete, jobSet: jobSet(false, 0), want: true},
-		"another one is made of it, suspended":         {job: complete, jobSet: jobSet(true, 0)},
-		"there is no JobSet":                           {},
-		"a JobSet is suspended and without pods":       {jobSet: jobSet(true, 0)},
-		"a JobSet is not suspended yet":                {jobSet: jobSet(false, 0), want: true},
-		"a JobSet has not heard of the last pod":       {jobSet: jobSet(true, 1), want: true},
-		"a JobSet never hears of the last pod":         {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
-		"it has yet to hear of it":                     {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},
-		"it never hears, and a pod is there":           {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: pod, want: true},
+		"a JobSet runs in a namespace that is deleted":             {jobSet: jobSet(false, 1), closed: time.Minute},
+		"one that others may not know of yet":                      {jobSet: jobSet(false, 1), closed: time.Second, want: true},
+		"a pod is left in a namespace that is deleted":             {jobSet: jobSet(false, 1), closed: time.Minute, pod: pod, want: true},
+		"a pod is left behind the gate there":                      {jobSet: jobSet(false, 1), closed: time.Minute, pod: gated, want: true},
+		"the JobSet of a job that has ended":                       {job: complete, jobSet: jobSet(false, 0, over)},
+		"it is deleted":                                            {job: complete, jobSet: jobSet(false, 0, deleted)},
+		"another one is made of it":                                {job: complete, jobSet: jobSet(false, 0), want: true},
+		"another one is made of it, suspended":                     {job: complete, jobSet: jobSet(true, 0)},
+		"there is no JobSet":                                       {},
+		"a JobSet is suspended and without pods":                   {jobSet: jobSet(true, 0)},
+		"a JobSet is not suspended yet":                            {jobSet: jobSet(false, 0), want: true},
+		"a JobSet has not heard of the last pod":                   {jobSet: jobSet(true, 1), want: true},
+		"a JobSet never hears of the last pod":                     {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
+		"a JobSet that restarts has not said that it is suspended": {job: stopped(time.Second), jobSet: jobSet(true, 0, resumed), want: true},
+		"it never says so":                                         {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 0, resumed)},
+		"it is deleted, and says nothing any more":                 {job: stopped(time.Second), jobSet: jobSet(true, 0, resumed, deleted)},
+		"it has yet to hear of it":                                 {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},
+		"it never hears, and a pod is there":                       {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: pod, want: true},
 	}, func(t *testing.T, tc row) {
 		there := tc.pod
 		if tc.jobSet != nil {
