@@ -172,6 +172,24 @@ func counting(by configapi.Resources) func(*scene) {
 // withoutH100 leaves flavor h100 without nodes.
 func withoutH100(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }
 
+// A flavor with a topology takes no change of its tolerations.
+func TestRemedyOfATaint(t *testing.T) {
+	maintenance := []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}}
+	declared := func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = maintenance }
+	undeclared := func(s *scene) {
+		for n := range s.inventory.Nodes {
+			s.inventory.Nodes[n].Spec.Taints = maintenance
+		}
+	}
+	const job = "add a toleration of maintenance to replicated job node by the runtime or a patch"
+	remedy := func(c changes, want string) row[string] { return row[string]{c, want} }
+	eachScene(t, "remedy", map[string]row[string]{
+		"of the flavor":                   remedy(given(ofH100, declared), "add a toleration of maintenance to spec.tolerations of ResourceFlavor h100, or to replicated job node by the runtime or a patch"),
+		"of one with a topology":          remedy(given(ofH100, declared, topology(nil)), job),
+		"of the nodes of one with levels": remedy(given(ofH100, undeclared, topology(nil)), job),
+	}, func(f *Facts) string { return StateOf(f).Remedy })
+}
+
 // checkedBy has a controller check what gets quota.
 func checkedBy(controller string) func(*scene) {
 	return func(s *scene) {

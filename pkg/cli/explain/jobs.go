@@ -205,7 +205,7 @@ func (f *Facts) nodesNamedIn(text string) []corev1.Container {
 func (f *Facts) unschedulable(pod *corev1.Pod, message string) (reason, remedy string) {
 	switch {
 	case strings.Contains(message, "persistentvolumeclaim") && strings.Contains(message, "not found"):
-		return "VolumeClaimMissing", "create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"
+		return "VolumeClaimMissing", "create the PersistentVolumeClaim that the message names in the namespace of the job, or create the job again without the volume"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
 		return "VolumeClaimUnbound", "see why the PersistentVolumeClaims of the namespace are not bound: kubectl describe pvc"
 	case strings.Contains(message, "Too many pods"):
@@ -291,7 +291,7 @@ func (f *Facts) noRoom(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message st
 	case !f.Cluster.Saw(nodes) && enough && said != nil:
 		return fmt.Sprintf("ask an admin who set taint %s, to take it off", said[1])
 	case flavor.Spec.TopologyName == nil && f.Cluster.Saw(workloads) && !full:
-		return fmt.Sprintf("free GPUs of flavor %s are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)",
+		return fmt.Sprintf("free GPUs of flavor %s are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate --topology)",
 			flavor.Name)
 	}
 	return ""

@@ -38,7 +38,11 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 	pod := &ps.Template.Spec
 	tolerations := slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)
 	if taint := inventory.Untolerated(flavor.Spec.NodeTaints, tolerations); taint != nil {
-		return lasts(Taint, fmt.Sprintf("taint %s of the flavor is not tolerated", taint.ToString()),
+		what := fmt.Sprintf("taint %s of the flavor is not tolerated", taint.ToString())
+		if flavor.Spec.TopologyName != nil { // The API server takes no change of such a flavor.
+			return lasts(Taint, what, "add a toleration of %s to replicated job %s by the runtime or a patch", taint.Key, ps.Name)
+		}
+		return lasts(Taint, what,
 			"add a toleration of %s to spec.tolerations of ResourceFlavor %s, or to replicated job %s by the runtime or a patch", taint.Key, name, ps.Name)
 	}
 	if !inventory.Selects(pod, flavor) {
@@ -116,7 +120,11 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 	case len(away) > 0:
 		return unavailable(away, tolerations)
 	case taint != nil:
-		return lasts(Taint, fmt.Sprintf("taint %s of the flavor's nodes is not tolerated", taint.ToString()),
+		what := fmt.Sprintf("taint %s of the flavor's nodes is not tolerated", taint.ToString())
+		if flavor.Spec.TopologyName != nil {
+			return lasts(Taint, what, "add a toleration of %s to replicated job %s by the runtime or a patch", taint.Key, ps.Name)
+		}
+		return lasts(Taint, what,
 			"add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
 			taint.Key, flavor.Name, ps.Name)
 	}

@@ -129,8 +129,7 @@ func (f *Facts) podState(pod *corev1.Pod) PodGroup {
 		return f.beingMade(pod)
 	case !slices.Contains([]string{"", corev1.DefaultSchedulerName}, pod.Spec.SchedulerName):
 		g.Message = fmt.Sprintf("scheduler %s has not looked at it", pod.Spec.SchedulerName)
-		g.remedy = fmt.Sprintf("see that scheduler %[1]s runs (kubectl get pods -A), or take schedulerName %[1]s out of the runtime or patch and requeue the job: kubectl trainjob requeue -n %[2]s %[3]s",
-			pod.Spec.SchedulerName, f.Job.Namespace, f.Job.Name)
+		g.remedy = fmt.Sprintf("see that scheduler %[1]s runs (kubectl get pods -A), or create the job again with a runtime without schedulerName %[1]s", pod.Spec.SchedulerName)
 	default:
 		g.remedy = ""
 	}

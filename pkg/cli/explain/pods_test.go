@@ -34,7 +34,7 @@ func TestStateOfPods(t *testing.T) {
 		"being made": given(admitted, pods(onNode(1))).is(Starting, creating, fourPods+creating, ""),
 		"that no scheduler looks at": given(admitted, pods(func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" })).stuck(Starting, "Pending",
 			fourPods+"Pending (scheduler volcano has not looked at it)",
-			"see that scheduler volcano runs (kubectl get pods -A), or take schedulerName volcano out of the runtime or patch and requeue the job: kubectl trainjob requeue -n team llm"),
+			"see that scheduler volcano runs (kubectl get pods -A), or create the job again with a runtime without schedulerName volcano"),
 		"that the default scheduler has not looked at": given(admitted, pods(func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" })).stuck(Starting, "Pending",
 			fourPods+"Pending", ""),
 		"being made for longer than that takes": given(admitted, pods(onNode(6))).stuck(Starting, creating, fourPods+creating, describe),

@@ -174,7 +174,7 @@ func TestStateOf(t *testing.T) {
 			"raise the ResourceQuota that the message names: it has less in all than one pod asks for"),
 		"a volume claim is missing": given(admitted, withPods(4, refusedBy(`0/6 nodes are available: persistentvolumeclaim "data" not found. preemption: none`))).stuck(
 			Starting, "VolumeClaimMissing", `was started (node on flavor h100), and 4 pods of Job llm-node-0: VolumeClaimMissing (0/6 nodes are available: persistentvolumeclaim "data" not found)`,
-			"create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"),
+			"create the PersistentVolumeClaim that the message names in the namespace of the job, or create the job again without the volume"),
 		"nodes are full of pods": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))).is(
 			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
 			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
@@ -424,7 +424,7 @@ func TestStateOf(t *testing.T) {
 			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
 		"pods that find free GPUs on no single node": given(admitted, withPods(4, refusedBy(noGPUs+". preemption: none"))).stuck(Starting, "Unschedulable",
 			fourPods+"Unschedulable ("+noGPUs+")",
-			"free GPUs of flavor h100 are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate)"),
+			"free GPUs of flavor h100 are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate --topology)"),
 		"pods of a flavor that was changed since": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector. preemption: none")), func(s *scene) {
 			s.inventory.Flavors[0].Spec.NodeLabels = map[string]string{"rack": "h100-rack-0"}
 		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector)",

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -105,8 +104,6 @@ func inTreeUnknownRemedy(namespace string, err error) string {
 	switch {
 	case errors.Is(err, trainjob.ErrNoRuntime):
 		return fmt.Sprintf("create a ClusterTrainingRuntime, or a TrainingRuntime in namespace %s", namespace)
-	case errors.Is(err, errListed):
-		return fmt.Sprintf("take %s out of integrations.frameworks of Kueue's configuration and restart Kueue, or label namespace %s so that Kueue manages it", kueueconfig.InTreeFramework, namespace)
 	case errors.Is(err, errSuspendsAll):
 		return fmt.Sprintf("have the policy or webhook that suspends TrainJobs leave namespace %s out", namespace)
 	case strings.Contains(text, "exceeded quota"):

@@ -106,8 +106,8 @@ func (t *InTree) probe(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// listed returns an error where Kueue's configuration lists the in-tree integration, and its webhook may not have been
-// asked: Kueue's chart has it see the namespaces alone that Kueue manages, of which the manager's may be none.
+// listed reports whether Kueue's configuration lists the in-tree integration, and its webhook may not have been asked:
+// Kueue's chart has it see the namespaces alone that Kueue manages, of which the manager's may be none.
 func (t *InTree) listed(ctx context.Context) (bool, error) {
 	settings := t.kueue.Settings()
 	if !t.kueue.Known() || !settings.InTree {
@@ -117,14 +117,8 @@ func (t *InTree) listed(ctx context.Context) (bool, error) {
 	if err := t.client.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace); err != nil {
 		return false, fmt.Errorf("reading whether Kueue manages namespace %s: %w", t.namespace, err)
 	}
-	if settings.NamespaceSelector().Matches(labels.Set(namespace.Labels)) {
-		return false, nil
-	}
-	return false, errListed
+	return !settings.NamespaceSelector().Matches(labels.Set(namespace.Labels)), nil
 }
-
-// errListed is why nobody answers for Kueue.
-var errListed = errors.New("Kueue's configuration lists its in-tree integration, and its managedJobsNamespaceSelector leaves the namespace out, so its webhook is not asked")
 
 // errSuspendsAll is why an answer says nothing of Kueue.
 var errSuspendsAll = errors.New("it is suspended, also in no queue, which Kueue leaves alone")

@@ -90,7 +90,7 @@ func TestInTreeProbe(t *testing.T) {
 		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, kueue: kueueconfig.Settings{ManageJobsWithoutQueueName: true}, want: true},
 		"nobody suspends it": {answer: nothing},
 		"nobody suspends it in a namespace that Kueue does not manage, and Kueue's configuration lists the in-tree integration": {answer: nothing,
-			own: namespace, kueue: kueueconfig.Settings{InTree: true}, wantErr: errListed},
+			own: namespace, kueue: kueueconfig.Settings{InTree: true}, want: true},
 		"nobody suspends it in a namespace that Kueue manages, and Kueue has yet to be restarted with it": {answer: nothing, own: namespace,
 			kueue: kueueconfig.Settings{InTree: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}},
 		"the in-tree webhook suspends it":                                           {answer: suspend, want: true},
