@@ -112,6 +112,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/trainjob/replace.go",
 		bug("one job's resources are those of all jobs of its runtime", "TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone", "spec = spec.DeepCopy()\n", ""),
+		bug("Trainer 2.2's resources replace those of a job that a patch makes another step", "TestOlderTrainersReplaceResources", "	patchSteps(spec, job)\n", ""),
 		bug("Trainer 2.1's resources replace those of every container", "TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone", "if containers[j].Name == constants.Node {", "if containers[j].Name != \"\" {"),
 	),
 	in("pkg/trainjob/render.go",
