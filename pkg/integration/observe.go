@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -296,6 +297,8 @@ type run struct {
 	admitted, began time.Time
 	// ready is set once its pods were ready, over once it was stopped.
 	ready, over bool
+	// laterJobs are the child Jobs made after the admission that ask for no more than it gives.
+	laterJobs *sets.Set[types.UID]
 }
 
 // underWay reports whether a run is known that was not stopped yet.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,14 +139,23 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		replicas, pods int32
 		job            func(*trainjob.TrainJob)
 		wl             func(*kueue.Workload)
+		child          func(*batchv1.Job)
 		// old has the cache be behind the API server, which has fewer pods, or another JobSet.
 		old        bool
 		now        func(*jobsetapi.JobSet)
 		kept       bool
 		wantMarked bool
 	}
+	later := func(child *batchv1.Job) { child.CreationTimestamp = metav1.Now() }
+	added := func(child *batchv1.Job) {
+		child.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Resources: kit.GPUResources("1")}}
+	}
 	expect.Rows(t, map[string]row{
 		"the JobSet is what the job was admitted for":        {replicas: 1, pods: 1, kept: true},
+		"a Job that is made later asks for as much":          {replicas: 1, pods: 1, child: later, kept: true},
+		"one that is made later asks for more":               {replicas: 1, pods: 1, child: kit.All(later, added)},
+		"one that is over did":                               {replicas: 1, pods: 1, child: kit.All(later, added, kit.Completed), kept: true},
+		"one that was there at the start is looked at then":  {replicas: 1, pods: 1, child: added, kept: true},
 		"the JobSet has more Jobs":                           {replicas: 2, pods: 1},
 		"a Job that the cache has from before it was scaled": {replicas: 1, pods: 2, old: true, kept: true},
 		"a JobSet that goes by now": {replicas: 2, pods: 1, old: true, kept: true, now: func(js *jobsetapi.JobSet) {
@@ -163,6 +173,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", tc.replicas)
 		child := kit.ChildJob(js, "node", kit.Active(1))
 		child.Spec.Parallelism = &tc.pods
+		kit.With(child, tc.child)
 		wl := inttest.WorkloadOf(stored, kit.Admitted, ofPods(1), tc.wl)
 		r, recorder := newReconciler(t, js, child, wl)
 		if tc.old {
@@ -172,6 +183,12 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 		}
 		expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
 		expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.deps.client, wl))
+		r.deps.live = kit.Gets(r.deps.live, func(obj client.Object, _ client.ObjectKey) error {
+			_, is := obj.(*batchv1.Job)
+			expect.That(t, !is, "A Job is read again")
+			return nil
+		})
+		expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
 		if tc.wantMarked {
 			inttest.Reload(t, r.deps.client, wl)
 			wantTold(t, eventsSoFar(recorder, ""), "Warning CannotStart gives its quota back, cannot run on it: prebuilt Workload")

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -278,14 +279,43 @@ func ensureWithinQuota(ctx context.Context, j *job) result {
 		return result{}
 	}
 	wl := j.holdingQuota()
-	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) || excess(j, wl, podset.Excess) == "" {
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		// Where Kueue takes it back already, a deactivation stands in this Workload alone.
 		return result{}
 	}
-	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
-	excess, err := excessNow(ctx, j, wl)
+	look := excessOfLaterJobs
+	if excess(j, wl, podset.Excess) != "" {
+		// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
+		look = excessNow
+	}
+	excess, err := look(ctx, j, wl)
 	if err != nil || excess == "" {
 		return ofError(err)
 	}
 	return ofError(requeueExceeding(ctx, j, wl, excess))
+}
+
+// excessOfLaterJobs looks once at each child Job that JobSet made after the admission, of a replicated job that depends on
+// others, or in a restart: placeChildJobs has not seen it, and the caches have not what its pods request.
+func excessOfLaterJobs(ctx context.Context, j *job, wl *kueue.Workload) (string, error) {
+	known, seen := ptr.Deref(j.record.run.laterJobs, nil), sets.Set[types.UID]{}
+	for _, child := range j.childJobs() {
+		if podset.JobEnded(&child) || child.CreationTimestamp.Time.Before(admittedAt(wl)) {
+			continue
+		}
+		if !known.Has(child.UID) {
+			var stored batchv1.Job
+			if err := j.deps.live.Get(ctx, client.ObjectKeyFromObject(&child), &stored); client.IgnoreNotFound(err) != nil {
+				return "", err
+			}
+			if excess := podset.ExcessOfJob(&stored, wl.Spec.PodSets); excess != "" {
+				return excess, nil
+			}
+		}
+		seen.Insert(child.UID)
+	}
+	if j.record.run.laterJobs = nil; len(seen) > 0 {
+		j.record.run.laterJobs = &seen
+	}
+	return "", nil
 }

@@ -126,6 +126,10 @@ func tooMuchPerPod(has, admitted *corev1.PodSpec) string {
 	if len(has.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(has.ResourceClaims, admitted.ResourceClaims) {
 		return "has other resource claims"
 	}
+	if has.RuntimeClassName != nil && !ptr.Equal(has.RuntimeClassName, admitted.RuntimeClassName) {
+		// Its overhead is another one.
+		return "has another runtime class"
+	}
 	if has.NodeName != "" {
 		return "names node " + has.NodeName + " itself, whatever flavor the job was admitted to"
 	}

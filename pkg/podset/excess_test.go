@@ -51,6 +51,7 @@ func TestExcess(t *testing.T) {
 		"a limit stands for a request": {change: asks(limits("nvidia.com/gpu", "8"))},
 		"a node past the flavor": {change: func(j *jobBuilder) { j.Template.Spec.Template.Spec.NodeName = "a100-0" },
 			want: "replicated job node names node a100-0 itself, whatever flavor the job was admitted to"},
+		"another runtime class": {change: func(j *jobBuilder) { j.Template.Spec.Template.Spec.RuntimeClassName = new("kata") }, want: "replicated job node has another runtime class"},
 		// It may have been admitted by a release that took it.
 		"pods that say they are another JobSet's": {change: func(j *jobBuilder) {
 			j.Template.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "other"}

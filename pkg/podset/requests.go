@@ -4,6 +4,7 @@ package podset
 
 import (
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,24 +20,29 @@ import (
 func defaultRequests(pod *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range containers {
-			r := &containers[i].Resources
-			r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)
-			dropZeroLimits(r)
+			requestLimits(&containers[i].Resources)
 		}
 	}
-	if r := pod.Resources; r != nil && len(r.Limits) > 0 {
-		ofContainers := resourcehelpers.AggregateContainerRequests(&corev1.Pod{Spec: *pod}, resourcehelpers.PodResourcesOptions{})
-		maps.DeleteFunc(ofContainers, func(name corev1.ResourceName, _ resource.Quantity) bool {
-			return !resourcehelpers.IsSupportedPodLevelResource(name)
-		})
-		r.Requests = kueuelib.WithMissing(kueuelib.WithMissing(r.Requests, ofContainers), r.Limits)
-		dropZeroLimits(r)
+	if r := pod.Resources; r != nil {
+		dropOvercommitted(r, resourcehelpers.AggregateContainerRequests(&corev1.Pod{Spec: *pod}, resourcehelpers.PodResourcesOptions{}))
+		requestLimits(r)
 	}
 }
 
-// dropZeroLimits drops resources of which nothing may be used. A request of zero below a limit stays, or Kueue would take
-// the limit for it.
-func dropZeroLimits(r *corev1.ResourceRequirements) {
+// dropOvercommitted drops the limits of a pod beside which its containers' requests are charged: Kueue adds these up itself,
+// with what a LimitRange has the others request, as Kubernetes does since 1.37. Huge pages cannot be overcommitted.
+func dropOvercommitted(r *corev1.ResourceRequirements, ofContainers corev1.ResourceList) {
+	maps.DeleteFunc(r.Limits, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		_, own := r.Requests[name]
+		_, asked := ofContainers[name]
+		return asked && !own && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	})
+}
+
+// requestLimits requests limits where a request is missing, and drops resources of which nothing may be used. A request of
+// zero below a limit stays, or Kueue would take the limit for it.
+func requestLimits(r *corev1.ResourceRequirements) {
+	r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)
 	for name, limit := range r.Limits {
 		if limit.IsZero() {
 			delete(r.Limits, name)

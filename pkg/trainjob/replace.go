@@ -6,6 +6,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
@@ -24,6 +25,7 @@ func asksForResources(job *TrainJob) bool {
 func replaceResources(spec *trainer.TrainingRuntimeSpec, job *TrainJob) *trainer.TrainingRuntimeSpec {
 	perNode := job.Spec.Trainer.ResourcesPerNode
 	spec = spec.DeepCopy()
+	patchSteps(spec, job)
 	for i := range spec.Template.Spec.ReplicatedJobs {
 		rj := &spec.Template.Spec.ReplicatedJobs[i]
 		if !RunsNodes(spec.MLPolicy, rj) {
@@ -37,6 +39,25 @@ func replaceResources(spec *trainer.TrainingRuntimeSpec, job *TrainJob) *trainer
 		}
 	}
 	return spec
+}
+
+// patchSteps gives replicated jobs the steps that patches make them: Trainer goes by these.
+func patchSteps(spec *trainer.TrainingRuntimeSpec, job *TrainJob) {
+	for _, p := range job.Spec.RuntimePatches {
+		entry, err := p.Decode()
+		if err != nil || entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil || entry.TrainingRuntimeSpec.Template.Spec == nil {
+			continue // Rendering tells of the error.
+		}
+		for _, patched := range entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs {
+			labels := ptr.Deref(ptr.Deref(patched.Template, trainer.JobTemplatePatch{}).Metadata, metav1.ObjectMeta{}).Labels
+			for i := range spec.Template.Spec.ReplicatedJobs {
+				rj := &spec.Template.Spec.ReplicatedJobs[i]
+				if step, ok := labels[constants.LabelTrainJobAncestor]; ok && rj.Name == patched.Name {
+					metav1.SetMetaDataLabel(&rj.Template.ObjectMeta, constants.LabelTrainJobAncestor, step)
+				}
+			}
+		}
+	}
 }
 
 // RunsNodes reports whether a replicated job is one that resourcesPerNode is for: the

@@ -4,6 +4,7 @@ package trainjob
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -62,7 +63,9 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		// runtime is torchRuntime, and asked are the GPUs, where they are left out.
 		runtime string
 		asked   *trainer.Trainer
-		want    perJob
+		// steps are what patches make of the replicated job node, one after the other.
+		steps []string
+		want  perJob
 	}
 	expect.Rows(t, map[string]row{
 		"2.1":                            {served: Trainer21, want: perJob{"node": replaced, "aside": {}}},
@@ -71,6 +74,8 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		"2.2 of MPI with a launcher beside the nodes": {served: Trainer22, runtime: strings.Replace(mpiRuntime, "AsNode: true", "AsNode: false", 1), want: perJob{"node": {}, "launcher": replaced}},
 		"2.2 of MPI with something beside both": {served: Trainer22, runtime: mpiRuntime + "    - name: aside\n      template: {spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}}\n",
 			want: perJob{"node": replaced, "aside": {}}},
+		"2.2 of a job that a patch makes another step":    {served: Trainer22, steps: []string{"none"}, want: perJob{"node": shipped}},
+		"2.2 of one that a later patch makes the trainer": {served: Trainer22, steps: []string{"none", "trainer"}, want: perJob{"node": replaced}},
 		"2.3 merges":           {served: Trainer23, want: perJob{"node": merged}},
 		"nothing is asked for": {served: Trainer22, asked: &trainer.Trainer{}, want: perJob{"node": shipped}},
 		"requests alone": {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{Requests: shipped.Requests}},
@@ -82,6 +87,10 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		runtimes := NewRuntimes(c, c)
 		runtimes.Served = tc.served
 		job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: &replaced}))
+		for _, step := range tc.steps {
+			entry := `{"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"metadata":{"labels":{"trainer.kubeflow.org/trainjob-ancestor-step":"` + step + `"}}}}]}}}}`
+			job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, expect.Must(NewRuntimePatch(json.RawMessage(entry)))(t))
+		}
 		spec := expect.Must(runtimes.For(t.Context(), job))(t)
 		js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)
 		for name, want := range tc.want {

@@ -137,7 +137,7 @@ func ofAnother(obj client.Object) bool {
 func askedOf(spec *corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{
 		InitContainers: common(resourcesOf(spec.InitContainers)), Containers: common(resourcesOf(spec.Containers)),
-		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims, NodeName: spec.NodeName,
+		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims, NodeName: spec.NodeName, RuntimeClassName: spec.RuntimeClassName,
 	}
 }
 

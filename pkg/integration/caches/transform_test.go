@@ -40,7 +40,7 @@ func TestTrim(t *testing.T) {
 	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "init", Image: "i", Resources: gpus, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
 		Containers:     []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
-		Resources:      &gpus, Overhead: gpus.Limits, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}, NodeName: "n",
+		Resources:      &gpus, Overhead: gpus.Limits, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}, NodeName: "n", RuntimeClassName: new("kata"),
 		NodeSelector: map[string]string{"a": "b"}, Tolerations: tolerations, SchedulingGates: gates,
 	}}
 	asked := full.DeepCopy()
