@@ -325,6 +325,7 @@ var mutants = slices.Concat(
 		bug("a job starts on a Workload that is deleted", "TestConfirm", "!wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) ||", "!state.MayRun(wl) ||"),
 		bug("a job starts with the flavors of its former admission", "TestConfirm", "|| !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) ||", "||"),
 		bug("a job starts with what a check added to its former admission", "TestConfirm", "cached.Status.AdmissionChecks, updateAlike)", "wl.Status.AdmissionChecks, updateAlike)"),
+		bug("quota goes of a job that was started since the cache heard of it", "TestNoQuotaGoesBackOnTheWordOfTheCache", "stored.UID == job.UID && stored.Generation == job.Generation", "stored.UID == job.UID"),
 		bug("somebody else's Workload of the same name lets a job run", "TestStillAdmitted", "return metav1.IsControlledBy(wl, job) && wl", "return (true || metav1.IsControlledBy(wl, job)) && wl"),
 		bug("Jobs that somebody labels hide the child Jobs", "TestEachChildJob", "if more = jobs.Continue; more == \"\" {\n			return nil\n		}\n	}\n}\n\n// eachJobNamed", "if more = jobs.Continue; true {\n			return nil\n		}\n	}\n}\n\n// eachJobNamed"),
 		bug("Jobs of a megabyte each use up the memory", "TestEachChildJob", "const jobsAtATime = 10", "const jobsAtATime = 1000"),
