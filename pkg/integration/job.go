@@ -361,9 +361,11 @@ func (j *job) awaitsCluster() time.Duration {
 	return max(0, admittedAt(wl).Add(clusterTells).Sub(j.view.At))
 }
 
-// noteFormerCluster remembers the status of a job that has no quota: whatever cluster runs it next has yet to say something.
+// noteFormerCluster remembers the status of a suspended job that is not admitted: whatever cluster runs it next has yet to say
+// something.
 func noteFormerCluster(_ context.Context, j *job) result {
-	if wl := j.holdingQuota(); j.ManagedExternally() && len(j.Status.JobsStatus) > 0 && (wl == nil || kueuelib.IsEvicted(wl)) {
+	wl := j.holdingQuota()
+	if j.ManagedExternally() && len(j.Status.JobsStatus) > 0 && (wl == nil || !kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl)) {
 		j.record.former = j.Status.DeepCopy()
 	}
 	return result{}

@@ -232,6 +232,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/job.go",
 		bug("a run in another cluster is judged by what its former one said", "TestRunIsNotJudgedByWhatItsFormerClusterSaid", "if !j.ManagedExternally() || j.record.former == nil", "if j.ManagedExternally() || j.record.former == nil"),
 		bug("quota goes in the look that stops its job", "TestStopOfAJobThatItsUserResumedAwaitsTrainer", "{ return j.stopping || j.mayHavePods(ctx) }", "{ return j.mayHavePods(ctx) }"),
+		bug("a new leader charges a run for less by what its former cluster said", "TestRunIsNotJudgedByWhatItsFormerClusterSaid", "(wl == nil || !kueuelib.IsAdmitted(wl) || kueuelib", "(wl == nil || kueuelib"),
 		bug("a job that runs is stopped for an admission that the cache has not heard of", "TestNoStopOnTheWordOfTheCache", "stillAdmitted(ctx, j.deps.live", "stillAdmitted(ctx, j.deps.client"),
 		bug("a job starts on a JobSet that asks for more than its quota", "TestNoStartOfAJobSetThatAsksForMore", "if err := startable(ctx, j, wl); err != nil {", "if err := startable(ctx, j, wl); err != nil && false {"),
 		bug("a job whose Workload does not match gives its quota up with its pods", "TestKeepsQuota", "case jobframework.StopReasonNoMatchingWorkload:\n		if", "case jobframework.StopReasonNotAdmitted:\n		if"),
