@@ -16,10 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
@@ -120,6 +123,35 @@ func TestForgottenFailureIsWrittenDown(t *testing.T) {
 	})
 	reconcileOnce(t, r)
 	expect.That(t, jobclient.HasEnded(storedJob(t, r)), "It is not written")
+}
+
+// Kueue deletes finished Workloads, and JobSets have a TTL: both may go while nobody leads.
+func TestFailureIsWrittenDownWhereItsWorkloadGoes(t *testing.T) {
+	keeps := func(workloads *configapi.WorkloadRetentionPolicy) func(*kueueconfig.Settings) {
+		return func(s *kueueconfig.Settings) {
+			s.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: workloads}
+		}
+	}
+	goes := keeps(&configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}})
+	type row struct {
+		end    string
+		kueue  func(*kueueconfig.Settings)
+		change func(*trainjob.TrainJob)
+		want   bool
+	}
+	expect.Rows(t, map[string]row{
+		"it fails":                             {end: trainer.TrainJobFailed, kueue: goes, want: true},
+		"it is complete":                       {end: trainer.TrainJobComplete, kueue: goes},
+		"its Workload stays":                   {end: trainer.TrainJobFailed, kueue: keeps(nil)},
+		"it runs in another cluster":           {end: trainer.TrainJobFailed, kueue: goes, change: elsewhere},
+		"Kueue deletes deactivated ones alone": {end: trainer.TrainJobFailed, kueue: keeps(&configapi.WorkloadRetentionPolicy{})},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		r, _ := newReconciler(t, kit.With(stored, ended(tc.end), tc.change), inttest.WorkloadOf(stored, kit.Admitted, hasFailed))
+		r.deps.kueue = testenv.Kueue(tc.kueue)
+		reconcileOnce(t, r)
+		expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
+	})
 }
 
 // Kueue may delete a finished Workload before Trainer forgets the failure.

@@ -137,6 +137,7 @@ var mutants = slices.Concat(
 		bug("what a user changes in spec.trainer is silently undone", "TestRestoreFields", "(own || trainjob.SemanticallyEqual(now, old))", "(own || !own || trainjob.SemanticallyEqual(now, old))"),
 	),
 	in("pkg/integration/finish.go",
+		bug("a failed job runs again whose Workload and JobSet go while nobody leads", "TestFailureIsWrittenDownWhereItsWorkloadGoes", "j.record.ended.forgotten || again && j.deps.kueue.Settings().DeletesFinished()", "j.record.ended.forgotten"),
 		bug("a deleted Workload that somebody's finalizer keeps holds quota for ever", "TestDeletedWorkloadThatStaysHoldsNoQuota",
 			"wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(wl) || placeholder", "!state.HoldsQuota(wl) || !placeholder", "where a finalizer keeps the Workload of the deleted TrainJob"),
 		bug("a Workload that lost its finalizer gives the quota back before the job's pods are gone", "TestEnsureHeld", "return placeholder.Hold(wl)", "return false"),
