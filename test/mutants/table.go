@@ -377,7 +377,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/queue.go",
 		bug("a job holds quota whose child Job another one has", "TestJobWithoutTheNameOfItsChildJobDoesNotQueue", "if !metav1.IsControlledBy(child, js) {", "if child.Name == \"\" && !metav1.IsControlledBy(child, js) {", "holds no quota, says why, and runs when that is gone"),
-		bug("the quota of a job goes with that of a former one, while it has pods", "TestReleaseFormer", "owner == nil || owner.UID == j.UID || wl", "owner == nil || wl"),
+		bug("the quota of a job goes with that of a former one, while it has pods", "TestReleaseFormer", "owner != nil && owner.UID != j.UID && !wl", "owner != nil && !wl"),
 		bug("a job queues whose pods a finalizer would keep", "TestJobWithoutTheNameOfItsChildJobDoesNotQueue", "range obj.GetFinalizers() {", "range obj.GetFinalizers()[:0] {"),
 	),
 	in("pkg/integration/drift.go",
