@@ -208,19 +208,20 @@ func jobSetIsMade(t *testing.T, r *reconciler) {
 
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored, _ := suspendedJob()
-	r, _ := newReconciler(t, stored)
+	r, recorder := newReconciler(t, stored)
 	deps := r.deps
-	remember := func() {
-		expect.NoError(t, deps.Remember(t.Context(), stored, []kueue.PodSet{{}}))
+	deps.Defaults = servedDefaults(t)
+	described := func() *kueue.PodSet { return &expect.Must(deps.PodSets(t.Context(), stored))(t)[0] }
+	told := func() int {
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		expect.Must(deps.Runtimes.Of(t.Context(), stored))(t)
+		return len(eventsSoFar(recorder, "told"))
 	}
-	remembered := func() int { return deps.Remembered.Len() + deps.Recorder.Remembered() }
-	remember()
-	expect.Same(t, "Unexpected number of things that are remembered", 3, remembered())
+	before := described()
+	expect.Same(t, "Unexpected number of events", 2, told())
+	expect.That(t, told() == 0 && described() == before, "It is told of, or described, again")
 	expect.That(t, watches.ForgetDeleted(deps.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
-	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
+	expect.That(t, told() == 2 && described() != before, "Something is remembered of a TrainJob that is gone")
 }
 
 // A Workload that is not replaced while it gives its quota back stays deactivated.
