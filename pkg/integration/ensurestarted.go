@@ -113,7 +113,16 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 		refusal = last
 	}
 	if refusal != "" || !l.pods && lacking >= silentFor*timeout {
-		// A job that has a pod loses it only for a refusal.
+		// A job that has a pod loses it only for a refusal, and caches may stand still.
+		if !l.pods {
+			left, err := j.pods().Left(ctx, j.key)
+			if err != nil {
+				return ofError(err)
+			}
+			if len(left) > 0 {
+				return result{again: j.record.start.lookAgain(timeout)}
+			}
+		}
 		return releaseQuota(ctx, j, wl, because(l.what, refusal), lacking)
 	}
 	if !l.pods {

@@ -52,9 +52,11 @@ func liveEvents(c client.Client, err error) client.Client {
 func TestEnsureStarted(t *testing.T) {
 	suspended := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(true) }
 	refused := func(uid types.UID, ago time.Duration) []client.Object { return []client.Object{refusalOf(uid, ago)} }
+	pods := []client.Object{inttest.PodOf("ns", "job")}
 	type row struct {
 		// lacking is for how long the job is known to lack its JobSet.
 		lacking time.Duration
+		// refusal is what there is beside the job: events, or pods.
 		refusal []client.Object
 		reading error
 		job     func(*trainjob.TrainJob)
@@ -79,6 +81,8 @@ func TestEnsureStarted(t *testing.T) {
 		"late":                                                   {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"late in a namespace that is deleted":                    {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
 		"late for very long":                                     {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
+		"late, with pods that the caches do not have":            {lacking: 11 * time.Minute, refusal: pods, wantKept: true, wantWait: true},
+		"refused once, with pods that the caches do not have":    {lacking: 3 * time.Minute, refusal: append(refused("uid", time.Minute), pods...), wantKept: true, wantWait: true},
 		"late before it was admitted again":                      {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
 		"events may not be read":                                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: kit.Forbidden("events"), wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"events cannot be read":                                  {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},

@@ -35,15 +35,17 @@ func finish(ctx context.Context, j *job) result {
 	if err != nil || !held {
 		return done(err)
 	}
+	again := j.manages && !j.ManagedExternally() && comesBack(j) != nil
 	if over(j) {
-		forgotten := j.record.ended.forgotten
+		// Where Kueue deletes finished Workloads, the JobSet may go as well before the next process looks.
+		write := j.record.ended.forgotten || again && j.deps.kueue.Settings().DeletesFinished()
 		j.deps.forget(j.UID)
-		if forgotten {
+		if write {
 			return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
 		}
 		return done(nil)
 	}
-	if j.manages && !j.ManagedExternally() && len(j.workloads()) == 0 && comesBack(j) != nil {
+	if again && len(j.workloads()) == 0 {
 		// Kueue keeps a finished Workload for a while only, and without it nothing else says so to the next process.
 		return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
 	}

@@ -17,10 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
@@ -124,6 +127,35 @@ func TestForgottenFailureIsWrittenDown(t *testing.T) {
 	expect.That(t, jobclient.HasEnded(storedJob(t, r)), "It is not written")
 }
 
+// Kueue deletes finished Workloads, and JobSets have a TTL: both may go while nobody leads.
+func TestFailureIsWrittenDownWhereItsWorkloadGoes(t *testing.T) {
+	keeps := func(workloads *configapi.WorkloadRetentionPolicy) func(*kueueconfig.Settings) {
+		return func(s *kueueconfig.Settings) {
+			s.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: workloads}
+		}
+	}
+	goes := keeps(&configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}})
+	type row struct {
+		end    string
+		kueue  func(*kueueconfig.Settings)
+		change func(*trainjob.TrainJob)
+		want   bool
+	}
+	expect.Rows(t, map[string]row{
+		"it fails":                             {end: trainer.TrainJobFailed, kueue: goes, want: true},
+		"it is complete":                       {end: trainer.TrainJobComplete, kueue: goes},
+		"its Workload stays":                   {end: trainer.TrainJobFailed, kueue: keeps(nil)},
+		"it runs in another cluster":           {end: trainer.TrainJobFailed, kueue: goes, change: elsewhere},
+		"Kueue deletes deactivated ones alone": {end: trainer.TrainJobFailed, kueue: keeps(&configapi.WorkloadRetentionPolicy{})},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		r, _ := newReconciler(t, kit.With(stored, ended(tc.end), tc.change), inttest.WorkloadOf(stored, kit.Admitted, hasFailed))
+		r.deps.kueue = testenv.Kueue(tc.kueue)
+		reconcileOnce(t, r)
+		expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
+	})
+}
+
 // Kueue may delete a finished Workload before Trainer forgets the failure.
 func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
 	for end, want := range map[string]bool{trainer.TrainJobFailed: true, trainer.TrainJobComplete: false} {
@@ -178,19 +210,20 @@ func jobSetIsMade(t *testing.T, r *reconciler) {
 
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored, _ := suspendedJob()
-	r, _ := newReconciler(t, stored)
+	r, recorder := newReconciler(t, stored)
 	deps := r.deps
-	remember := func() {
-		expect.NoError(t, deps.Remember(t.Context(), stored, []kueue.PodSet{{}}))
+	deps.Defaults = servedDefaults(t)
+	described := func() *kueue.PodSet { return &expect.Must(deps.PodSets(t.Context(), stored))(t)[0] }
+	told := func() int {
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		expect.Must(deps.Runtimes.Of(t.Context(), stored))(t)
+		return len(eventsSoFar(recorder, "told"))
 	}
-	remembered := func() int { return deps.Remembered.Len() + deps.Recorder.Remembered() }
-	remember()
-	expect.Same(t, "Unexpected number of things that are remembered", 3, remembered())
+	before := described()
+	expect.Same(t, "Unexpected number of events", 2, told())
+	expect.That(t, told() == 0 && described() == before, "It is told of, or described, again")
 	expect.That(t, watches.ForgetDeleted(deps.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
-	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
+	expect.That(t, told() == 2 && described() != before, "Something is remembered of a TrainJob that is gone")
 }
 
 // A Workload that is not replaced while it gives its quota back stays deactivated.

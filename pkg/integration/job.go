@@ -100,9 +100,10 @@ func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.pod
 // active reports whether pods of the job are there or may still come.
 func (j *job) active(ctx context.Context) bool { return j.stopping || j.mayHavePods(ctx) }
 
-// mayHavePods asks the API server for pods only where the caches say no and quota is given back, once within this reconcile:
-// a job that starts has none since that was done the last time. A job whose state cannot be read may have pods: its quota must
-// not be given away.
+// mayHavePods asks the API server for pods, and then whether the job is as the cache has it, only where the caches say no and
+// quota is given back, once within this reconcile: a job that starts has none since that was done the last time. A job whose
+// state cannot be read may have pods: its quota must not be given away. So may one that was changed since, unless it has ended:
+// a leader before this one may have started it, or this one without hearing of it.
 func (j *job) mayHavePods(ctx context.Context) bool {
 	if j.podsThere != nil {
 		return j.podsThere.may
@@ -112,7 +113,7 @@ func (j *job) mayHavePods(ctx context.Context) bool {
 		j.podsThere.may = true
 	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
 		pods, err := j.pods().Left(ctx, j.key)
-		j.podsThere.may = err != nil || len(pods) > 0
+		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !isCurrent(ctx, j.deps.live, &j.TrainJob)
 	}
 	return j.podsThere.may
 }
@@ -376,9 +377,11 @@ func (j *job) awaitsCluster() time.Duration {
 	return max(0, admittedAt(wl).Add(clusterTells).Sub(j.view.At))
 }
 
-// noteFormerCluster remembers the status of a job that has no quota: whatever cluster runs it next has yet to say something.
+// noteFormerCluster remembers the status of a suspended job that is not admitted: whatever cluster runs it next has yet to say
+// something.
 func noteFormerCluster(_ context.Context, j *job) result {
-	if wl := j.holdingQuota(); j.ManagedExternally() && len(j.Status.JobsStatus) > 0 && (wl == nil || kueuelib.IsEvicted(wl)) {
+	wl := j.holdingQuota()
+	if j.ManagedExternally() && len(j.Status.JobsStatus) > 0 && (wl == nil || !kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl)) {
 		j.record.former = j.Status.DeepCopy()
 	}
 	return result{}

@@ -115,6 +115,25 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	expect.Same(t, "Unexpected annotations", counted, stored.Annotations)
 }
 
+// The cache has not heard of the flavor that a Job had last.
+func TestPlacingByAnOldViewLeavesNoFormerFlavor(t *testing.T) {
+	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"gpu": "b"}}}
+	expect.Rows(t, map[string]map[string]string{
+		"from before any run":          nil,
+		"from a run on the new flavor": want.Spec.NodeSelector,
+	}, func(t *testing.T, known map[string]string) {
+		stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}}
+		stored.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "a"}
+		c, cached := inttest.Fake(stored).Build(), stored.DeepCopy()
+		cached.Spec.Template.Spec.NodeSelector = known
+		placed := expect.Must(placeChildJob(t.Context(), &dependencies{client: c, live: c}, cached, want))(t)
+		inttest.Reload(t, c, stored)
+		for what, child := range map[string]*batchv1.Job{"that is stored": stored, "that is returned": placed} {
+			expect.Same(t, "Unexpected node selector of the Job "+what, want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
+		}
+	})
+}
+
 // Kubernetes before 1.36 takes another template of a suspended Job only while nothing says that it ever ran.
 func TestAJobThatRanIsPlacedAgain(t *testing.T) {
 	type row struct {

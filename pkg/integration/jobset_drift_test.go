@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
@@ -161,9 +160,13 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 		"it asks for another number of pods":        {admitted: 8, wantSuspended: true, wantJobSet: "suspended", wantEvent: jobevents.ReasonRequeued},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-		r, recorder := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, ofPods(tc.admitted)))
+		r, recorder := newReconciler(t, stored, js)
+		r.deps.Defaults = servedDefaults(t)
 		r.deps.Describer = r.deps.For(trainjob.Trainer22)
-		expect.NoError(t, r.deps.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
+		wl := inttest.WorkloadOf(stored, kit.Admitted)
+		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+		wl.Spec.PodSets[0].Count = tc.admitted
+		create(t, r, wl)
 		j := jobOf(t, r, stored)
 		expect.NoError(t, restart(t.Context(), j, js))
 		got := jobSetState(t, r.deps.client, js)

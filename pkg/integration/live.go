@@ -86,6 +86,13 @@ func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob,
 	return true, nil
 }
 
+// isCurrent reports whether the API server is known to have the spec of job as it is here.
+func isCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob) bool {
+	var stored trainjob.TrainJob
+	err := live.Get(ctx, client.ObjectKeyFromObject(job), &stored)
+	return err == nil && stored.UID == job.UID && stored.Generation == job.Generation
+}
+
 // jobsAtATime is how many Jobs are in memory at a time: anybody may make thousands of a megabyte each, and label them.
 const jobsAtATime = 10
 

@@ -103,6 +103,10 @@ func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
 	admitted(time.Now().Add(-time.Hour))
 	changeWorkload(t, r.deps.client, kit.Isnt(kueue.WorkloadAdmitted, "NoReservation"))
 	judged(false, nil)
+	// Another process has not seen it without quota.
+	r.deps.records = &records{}
+	noteFormerCluster(t.Context(), jobOf(t, r, stored))
+	judged(false, nil)
 	stored.Spec.Suspend = new(false)
 	admitted(time.Now())
 	judged(false, nil)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -186,6 +187,10 @@ func (f frozen) List(ctx context.Context, list client.ObjectList, opts ...client
 	}
 	workloads.Items = nil
 	for _, known := range f.job.view.Workloads {
+		if f.job.UID != "" && leftByFormer(f.job, known) && !controllerutil.ContainsFinalizer(known, kueue.ResourceInUseFinalizerName) {
+			// It was let go, and somebody's finalizer keeps it: jobframework would take it for the job's.
+			continue
+		}
 		workloads.Items = append(workloads.Items, *known.DeepCopy())
 	}
 	return nil

@@ -58,8 +58,7 @@ func notYet(ctx context.Context, j *job) result {
 // too early.
 func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 	for _, wl := range j.view.Workloads {
-		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-		if owner == nil || owner.UID == j.UID || wl.DeletionTimestamp.IsZero() {
+		if !leftByFormer(j, wl) || !controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			continue
 		}
 		j.deps.leaves(wl.UID)
@@ -70,6 +69,12 @@ func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(wl))
 	}
 	return released, nil
+}
+
+// leftByFormer reports whether wl is what a deleted job of the same name left behind.
+func leftByFormer(j *job, wl *kueue.Workload) bool {
+	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+	return owner != nil && owner.UID != j.UID && !wl.DeletionTimestamp.IsZero()
 }
 
 // awaitChildJobs keeps a TrainJob from its queue until what is made of it is there:

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -165,19 +166,28 @@ func TestReleaseFormer(t *testing.T) {
 	type row struct {
 		uid    types.UID
 		change func(*kueue.Workload)
-		want   bool
+		// over is set where nobody needs it any more, jobframework included.
+		want, over bool
 	}
+	mine := func(wl *kueue.Workload) { wl.Finalizers = []string{"example.com/mine"} }
 	expect.Rows(t, map[string]row{
 		"a former job's that is deleted": {uid: "former", change: deleted, want: true},
+		"let go, and kept by somebody":   {uid: "former", change: kit.All(deleted, mine), over: true},
 		"one that nobody has deleted":    {uid: "former"},
+		"one that was never held":        {uid: "former", change: mine},
 		"the job's own, for its pods":    {uid: "uid", change: deleted},
+		"the job's own, let go":          {uid: "uid", change: kit.All(deleted, mine)},
 	}, func(t *testing.T, tc row) {
 		stored, _ := suspendedJob()
 		former := stored.DeepCopy()
 		former.UID = tc.uid
 		wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, tc.change)
 		r, _ := newReconciler(t, stored, wl)
-		released, err := releaseFormer(t.Context(), jobOf(t, r, stored))
+		j := jobOf(t, r, stored)
+		var list kueue.WorkloadList
+		expect.NoError(t, frozen{r.deps.client, j}.List(t.Context(), &list, client.InNamespace("ns"), jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, "job")))
+		expect.Same(t, "jobframework has it", !tc.over, len(list.Items) == 1)
+		released, err := releaseFormer(t.Context(), j)
 		expect.That(t, err == nil && released == tc.want, "releaseFormer() = %t, %v; want %t", released, err, tc.want)
 		expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.deps.client, wl))
 	})

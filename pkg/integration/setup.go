@@ -360,7 +360,6 @@ func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
 	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder,
-		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
 		// Whether a namespace is managed is asked before, see leaveAlone: what has quota keeps it to its end.
 		jobframework.WithManagedJobsNamespaceSelector(labels.Everything()),

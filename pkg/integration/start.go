@@ -94,7 +94,7 @@ func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error 
 		}
 		placed, err := placeChildJob(ctx, j.deps, &jobs[i], template)
 		if err != nil {
-			return err
+			return fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(&jobs[i]), err)
 		}
 		if wl := j.holdingQuota(); wl != nil {
 			if j.decision.excess = podset.ExcessOfJob(placed, wl.Spec.PodSets); j.decision.excess != "" {
@@ -106,36 +106,50 @@ func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error 
 }
 
 // placeChildJob returns the Job as it is stored then: the caches have not what its pods request, which
-// somebody's webhook may have changed. It does not guard with a resourceVersion: the values it sets are right
-// whatever else changed, and the Job controller writes the status all the time.
+// somebody's webhook may have changed, and not always the keys of the flavor that it had last, which a
+// difference from what they have leaves where they are.
 func placeChildJob(ctx context.Context, deps *dependencies, child *batchv1.Job, template *corev1.PodTemplateSpec) (*batchv1.Job, error) {
-	placed := child.DeepCopy()
-	podset.PlaceTemplate(&placed.Spec.Template, template)
-	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
-		// A former try got no further.
-		err := deps.live.Get(ctx, client.ObjectKeyFromObject(child), placed)
-		return placed, client.IgnoreNotFound(err)
+	known := child
+	for range 2 {
+		placed := known.DeepCopy()
+		podset.PlaceTemplate(&placed.Spec.Template, template)
+		var err error
+		switch {
+		case !equality.Semantic.DeepEqual(known.Spec.Template, placed.Spec.Template):
+			err = writePlacement(ctx, deps.client, known, placed)
+		case known == child:
+			// A former try got no further, or the cache is behind.
+			placed = &batchv1.Job{}
+			err = deps.live.Get(ctx, client.ObjectKeyFromObject(child), placed)
+		}
+		if apierrors.IsNotFound(err) {
+			// JobSet replaces it, from the new template.
+			return known, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		known = placed
 	}
-	stored := placed.DeepCopy()
-	err := deps.client.Patch(ctx, stored, client.MergeFrom(child))
-	if apierrors.IsInvalid(err) && child.Status.StartTime != nil {
+	return known, nil
+}
+
+// writePlacement writes the difference between a Job as it is known and as it is placed. It does not guard with a
+// resourceVersion: the values it sets are right whatever else changed, and the Job controller writes the status all the time.
+func writePlacement(ctx context.Context, c client.Client, known, placed *batchv1.Job) error {
+	err := c.Patch(ctx, placed, client.MergeFrom(known))
+	if apierrors.IsInvalid(err) && known.Status.StartTime != nil {
 		// Before Kubernetes 1.36 a suspended Job takes another template only while its status does not say that it ran.
 		// JobSet takes that away, too, when it resumes a Job.
-		forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, child.UID)
-		if err = deps.client.Status().Patch(ctx, child.DeepCopy(), client.RawPatch(types.MergePatchType, forget)); err == nil {
-			stored = placed
-			err = deps.client.Patch(ctx, stored, client.MergeFrom(child))
+		forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, known.UID)
+		if err = c.Status().Patch(ctx, known.DeepCopy(), client.RawPatch(types.MergePatchType, forget)); err == nil {
+			err = c.Patch(ctx, placed, client.MergeFrom(known))
 		}
 	}
-	if apierrors.IsNotFound(err) {
-		// JobSet replaces it, from the new template.
-		return placed, nil
+	if err == nil {
+		ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(known))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(child), err)
-	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(child))
-	return stored, nil
+	return err
 }
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl

@@ -302,13 +302,14 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		"all is gone but a pod":                          {there: []client.Object{pod}, deleted: time.Hour, want: true},
 		"the same beside the next JobSet":                {there: []client.Object{pod, waits}, deleted: time.Hour, want: true},
 	}, func(t *testing.T, tc row) {
-		r, _ := newReconciler(t, append(tc.there, stored, inttest.WorkloadOf(former, kit.Admitted))...)
+		r, _ := newReconciler(t, append(tc.there, stored, inttest.WorkloadOf(former, kit.Admitted, kit.Held))...)
 		j := jobOf(t, r, stored)
 		for _, wl := range j.view.Workloads {
 			if metav1.IsControlledBy(wl, former) {
 				wl.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
 			}
 		}
+		r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { return kit.ErrAnswered })
 		outcome := awaitPodsOfFormer(t.Context(), j)
 		// Who has let the former Workload go looks again soon.
 		expect.That(t, outcome.err == nil && outcome.done && (outcome.again == retrySoon) == !tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)

@@ -19,6 +19,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -85,6 +87,22 @@ func TestNoStopOnTheWordOfTheCache(t *testing.T) {
 		expect.That(t, errors.Is(err, errOutdated) == admitted, "Stop() = %v; the API server has the admission: %t", err, admitted)
 		expect.Same(t, "It runs", admitted, !storedJob(t, r).Suspended())
 	}
+}
+
+// The cache has not heard of a start by the leader before, which Trainer has yet to see, and the gate is there by it.
+func TestNoQuotaGoesBackOnTheWordOfTheCache(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[func(*trainjob.TrainJob), bool]{
+		"it is as the cache has it": {},
+		"it was started since":      {In: func(job *trainjob.TrainJob) { job.Generation, job.Spec.Suspend = 5, new(false) }, Want: true},
+		"another one has its name":  {In: func(job *trainjob.TrainJob) { job.UID = "another" }, Want: true},
+	}, func(t *testing.T, tc expect.Row[func(*trainjob.TrainJob), bool]) {
+		stored, js := suspendedJob()
+		stored.Generation = 4
+		place(t, stored, patch.Gated("node"))
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, preempted))
+		r.deps.live = inttest.PodsByPhase(inttest.Fake(kit.With(stored.DeepCopy(), tc.In)).Build())
+		expect.Same(t, "It may have pods", tc.Want, jobOf(t, r, stored).active(t.Context()))
+	})
 }
 
 // Pods beyond the quota would run as soon as it is resumed. Where that is what Trainer makes of the job now, it queues for it.

@@ -75,6 +75,12 @@ func (s *Settings) NamespaceSelector() labels.Selector {
 	return selector
 }
 
+// DeletesFinished reports whether Kueue deletes finished Workloads.
+func (s *Settings) DeletesFinished() bool {
+	keeps := s.ObjectRetentionPolicies
+	return keeps != nil && keeps.Workloads != nil && keeps.Workloads.AfterFinished != nil
+}
+
 // LabelCommand returns the kubectl command that labels a namespace as NamespaceSelector asks; empty where it asks for
 // more than labels.
 func (s *Settings) LabelCommand(namespace string) string {

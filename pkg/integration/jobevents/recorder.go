@@ -133,9 +133,6 @@ func (r *Recorder) repeats(uid any, text string) bool {
 	return false
 }
 
-// Remembered returns of how many objects and states the last event is remembered.
-func (r *Recorder) Remembered() int { return r.last.Len() }
-
 // passing are the reasons of Warnings about what comes right without anybody's doing, what does not
 // keep a whole job, or what an admin means: two integrations at once during a migration, a namespace that
 // Kueue leaves alone.

@@ -70,15 +70,6 @@ func (d *Describer) PodSets(ctx context.Context, job *trainjob.TrainJob) ([]kueu
 	return podSets, nil
 }
 
-// Remember has PodSets return podSets for job until something changes that they depend on.
-func (d *Describer) Remember(ctx context.Context, job *trainjob.TrainJob, podSets []kueue.PodSet) error {
-	from, _, err := d.originOf(ctx, job)
-	if err == nil {
-		d.Remembered.add(from, podSets)
-	}
-	return err
-}
-
 // origin is all that the PodSets of a TrainJob depend on, feature gates and toleration
 // rules of this process aside.
 type origin struct {
@@ -199,9 +190,6 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 	changed, err = d.Field.Set(&spec, placements)
 	return spec, changed, err
 }
-
-// Len returns of how many TrainJobs PodSets are remembered.
-func (r *Remembered) Len() int { return r.byUID.Len() }
 
 // replicatedJobs names the replicated jobs of job's runtime. Where that is gone or cannot be
 // read, the ones that our part already names serve as well, or those of the JobSet: a job
