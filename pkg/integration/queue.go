@@ -58,7 +58,7 @@ func notYet(ctx context.Context, j *job) result {
 // too early.
 func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 	for _, wl := range j.view.Workloads {
-		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+		owner := state.ControllerOfKind(wl, trainjob.GVK)
 		if owner == nil || owner.UID == j.UID || wl.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -185,7 +185,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 			missing.Delete(jobs[i].Name)
 		}
 		err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
-			if !metav1.IsControlledBy(child, js) {
+			if !state.IsControlledBy(child, js) {
 				why = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
 			}
 		})
