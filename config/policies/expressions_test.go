@@ -49,6 +49,7 @@ func TestExpressions(t *testing.T) {
 	const (
 		controlled = `ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: llm, uid: a, controller: true}]`
 		ofJobSet   = `ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: llm, uid: js, controller: true}]`
+		madeUp     = `ownerReferences: [{apiVersion: example.com/v1, kind: X, name: x, uid: x, controller: true}]`
 		queued     = `labels: {kueue.x-k8s.io/queue-name: q}`
 		placed     = `labels: {kueue.x-k8s.io/podset: node, jobset.sigs.k8s.io/jobset-name: llm}`
 		marked     = `labels: {kueue-trainer.dev/gated: "true", jobset.sigs.k8s.io/jobset-name: llm}`
@@ -151,6 +152,11 @@ func TestExpressions(t *testing.T) {
 		"a pod that runs is resized by whoever labels all pods": {policy: "pods", old: pod(placed, ``, ``), now: pod(placed, ``, ``), subresource: "resize", may: []string{"update pods"}, refused: "it cannot be resized"},
 		"a pod that runs gets a label":                          {policy: "pods", old: pod(placed, ``, ``), now: pod(strings.Replace(placed, "{", "{a: b, ", 1), ``, ``), refused: "stay as they are"},
 		"a pod that runs gets an owner":                         {policy: "pods", old: pod(placed, ``, ``), now: pod(placed+`, `+ofJobSet, ``, ``), refused: "stay as they are"},
+		"a pod that runs tolerates a taint for a time":          {policy: "pods", old: pod(placed, `tolerations: [{key: gpu, operator: Exists, effect: NoExecute}]`, ``), now: pod(placed, `tolerations: [{key: gpu, operator: Exists, effect: NoExecute, tolerationSeconds: 9}]`, ``), refused: "its tolerations"},
+		"a pod that runs tolerates one more":                    {policy: "pods", old: pod(placed, ``, ``), now: pod(placed, `tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 9}]`, ``), refused: "its tolerations"},
+		"so does one behind the gate":                           {policy: "pods", old: pod(marked, gate, ``), now: pod(marked, gate+`, tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 9}]`, ``), refused: "its tolerations"},
+		"a pod that runs and tolerates is annotated":            {policy: "pods", old: pod(placed, `tolerations: [{operator: Exists}]`, ``), now: pod(placed+`, annotations: {a: b}`, `tolerations: [{operator: Exists}]`, ``)},
+		"whoever labels all pods adds a toleration":             {policy: "pods", old: pod(placed, ``, ``), now: pod(placed, `tolerations: [{operator: Exists}]`, ``), may: []string{"update pods"}},
 		"a pod behind the gate gets a label":                    {policy: "pods", old: pod(marked, gate, ``), now: pod(strings.Replace(marked, "{", "{a: b, ", 1), gate, ``), refused: "waits for quota: its owner"},
 		"somebody makes a pod behind the gate":                  {policy: "pods", now: pod(marked, gate, ``), refused: "nobody would take scheduling gate"},
 		"somebody makes a pod like a TrainJob's":                {policy: "pods", now: pod(placed, ``, ``), refused: "would be a queued TrainJob's by its labels"},
@@ -183,6 +189,14 @@ func TestExpressions(t *testing.T) {
 		"one for pods that are left is deactivated":           {policy: "workloads", old: workload(left, ``, ``), now: workload(left, `active: false`, ``), refused: "goes with the last of them"},
 		"a copy loses the finalizer that keeps its quota":     {policy: "workloads", old: workload(controlled+`, finalizers: [kueue-trainer.dev/quota]`, ``, ``), now: workload(controlled, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 		"a Workload that runs is annotated":                   {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+`, annotations: {a: b}`, ``, reserved)},
+		"a Workload is made with a controller":                {policy: "workloads", now: workload(madeUp, ``, ``), refused: "only Kueue gives it a controller"},
+		"a Workload gets a controller":                        {policy: "workloads", old: workload(``, ``, ``), now: workload(madeUp, ``, ``), refused: "only Kueue gives it a controller"},
+		"a Workload gets another controller":                  {policy: "workloads", old: workload(ofJobSet, ``, ``), now: workload(madeUp, ``, ``), refused: "only Kueue gives it a controller"},
+		"a Workload's owner becomes its controller":           {policy: "workloads", old: workload(strings.Replace(madeUp, "true", "false", 1), ``, ``), now: workload(madeUp, ``, ``), refused: "only Kueue gives it a controller"},
+		"Kueue makes the Workload of another kind's job":      {policy: "workloads", now: workload(ofJobSet, `priority: 1000`, ``), may: []string{"update workloads/status"}},
+		"whoever patches Workloads everywhere makes one":      {policy: "workloads", now: workload(madeUp, ``, ``), may: []string{"patch workloads"}},
+		"a tenant makes one without a controller":             {policy: "workloads", now: workload(strings.Replace(madeUp, "true", "false", 1), ``, ``)},
+		"a Workload of another kind's job is annotated":       {policy: "workloads", old: workload(ofJobSet, ``, ``), now: workload(ofJobSet+`, annotations: {a: b}`, ``, ``)},
 		"a Workload gets a finalizer":                         {policy: "workloads", old: workload(controlled, ``, ``), now: workload(controlled+`, finalizers: [example.com/mine]`, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 		"a Workload loses Kueue's finalizer":                  {policy: "workloads", old: workload(held, ``, ``), now: workload(controlled, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 
@@ -212,24 +226,28 @@ func TestExpressions(t *testing.T) {
 		"it goes where another kind's pods claim by it": {policy: "claims", old: `{metadata: {name: own}}`, params: claims(ofJobSet, ``)},
 		"another template goes":                         {policy: "claims", old: `{metadata: {name: other}}`, params: claims(controlled, ``)},
 
-		"a claim says that it is a pod's":             {policy: "pod-claims", now: `{metadata: {name: c, annotations: {resource.kubernetes.io/pod-claim-name: gpu}}}`, refused: "would be a pod's"},
-		"a pod gets a claim that is there":            {policy: "pod-claims", old: `{metadata: {name: c}}`, now: `{metadata: {name: c, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: p}]}}`, refused: "would be a pod's"},
-		"Kubernetes makes it":                         {policy: "pod-claims", now: `{metadata: {name: c, annotations: {resource.kubernetes.io/pod-claim-name: gpu}}}`, may: []string{"create resourceclaims"}},
-		"a pod is bound with other labels":            {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {batch.kubernetes.io/controller-uid: x}}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
-		"a pod is bound with annotations":             {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, annotations: {a: b}}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
-		"a pod is bound to a node":                    {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
-		"a scheduler binds it":                        {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {a: b}}, target: {kind: Node, name: n}}`, may: []string{"create pods/binding"}},
-		"the queue of a TrainJob goes":                {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), refused: "that of TrainJob llm"},
-		"the queue of one that is over goes":          {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, `conditions: [`+is("Finished")+`]`)},
-		"another queue goes":                          {policy: "localqueues", old: `{metadata: {name: other}}`, params: workload(controlled, ``, reserved)},
-		"the queue of another kind's job goes":        {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(ofJobSet, ``, reserved)},
-		"an admin deletes the queue":                  {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), may: []string{"create localqueues"}},
-		"the garbage collector deletes it":            {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), may: []string{"delete localqueues", "delete guarded"}, refused: "that of TrainJob llm"},
-		"a Workload is filled by a manager of fields": {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+full, ``, reserved), refused: "bytes of fields"},
-		"one without owners is filled so":             {policy: "workloads", now: workload(`labels: {}`+full, ``, ``), refused: "bytes of fields"},
-		"one that is as full already may change":      {policy: "workloads", old: workload(held+full, ``, reserved), now: workload(held+`, labels: {a: b}`+full, ``, reserved)},
-		"a Job gets a pod by a label":                 {policy: "pod-adoptions", old: pod(``, ``, ``), now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), refused: "would be a Job's by its labels"},
-		"the Job controller's pod":                    {policy: "pod-adoptions", now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), may: []string{"update jobs/status"}},
+		"a claim says that it is a pod's":               {policy: "pod-claims", now: `{metadata: {name: c, annotations: {resource.kubernetes.io/pod-claim-name: gpu}}}`, refused: "would be a pod's"},
+		"a pod gets a claim that is there":              {policy: "pod-claims", old: `{metadata: {name: c}}`, now: `{metadata: {name: c, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: p}]}}`, refused: "would be a pod's"},
+		"a claim is a made-up kind's, with a pod's UID": {policy: "pod-claims", now: `{metadata: {name: c, ` + madeUp + `}}`, refused: "would be a pod's"},
+		"it becomes that later":                         {policy: "pod-claims", old: `{metadata: {name: c}}`, now: `{metadata: {name: c, ` + madeUp + `}}`, refused: "would be a pod's"},
+		"it was that before":                            {policy: "pod-claims", old: `{metadata: {name: c, ` + madeUp + `}}`, now: `{metadata: {name: c, labels: {a: b}, ` + madeUp + `}}`},
+		"a controller makes a claim":                    {policy: "pod-claims", now: `{metadata: {name: c, ` + madeUp + `}}`, may: []string{"create resourceclaims"}},
+		"Kubernetes makes it":                           {policy: "pod-claims", now: `{metadata: {name: c, annotations: {resource.kubernetes.io/pod-claim-name: gpu}}}`, may: []string{"create resourceclaims"}},
+		"a pod is bound with other labels":              {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {batch.kubernetes.io/controller-uid: x}}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
+		"a pod is bound with annotations":               {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, annotations: {a: b}}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
+		"a pod is bound to a node":                      {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p}, target: {kind: Node, name: n}}`, refused: "is bound by a scheduler"},
+		"a scheduler binds it":                          {policy: "pod-bindings", subresource: "binding", now: `{metadata: {name: p, labels: {a: b}}, target: {kind: Node, name: n}}`, may: []string{"create pods/binding"}},
+		"the queue of a TrainJob goes":                  {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), refused: "that of TrainJob llm"},
+		"the queue of one that is over goes":            {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, `conditions: [`+is("Finished")+`]`)},
+		"another queue goes":                            {policy: "localqueues", old: `{metadata: {name: other}}`, params: workload(controlled, ``, reserved)},
+		"the queue of another kind's job goes":          {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(ofJobSet, ``, reserved)},
+		"an admin deletes the queue":                    {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), may: []string{"create localqueues"}},
+		"the garbage collector deletes it":              {policy: "localqueues", old: `{metadata: {name: q}}`, params: workload(controlled, ``, reserved), may: []string{"delete localqueues", "delete guarded"}, refused: "that of TrainJob llm"},
+		"a Workload is filled by a manager of fields":   {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+full, ``, reserved), refused: "bytes of fields"},
+		"one without owners is filled so":               {policy: "workloads", now: workload(`labels: {}`+full, ``, ``), refused: "bytes of fields"},
+		"one that is as full already may change":        {policy: "workloads", old: workload(held+full, ``, reserved), now: workload(held+`, labels: {a: b}`+full, ``, reserved)},
+		"a Job gets a pod by a label":                   {policy: "pod-adoptions", old: pod(``, ``, ``), now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), refused: "would be a Job's by its labels"},
+		"the Job controller's pod":                      {policy: "pod-adoptions", now: pod(`labels: {batch.kubernetes.io/controller-uid: j}`, ``, ``), may: []string{"update jobs/status"}},
 	}, func(t *testing.T, tc request) {
 		refusal := answer(t, compiled["kueue-trainer-"+tc.policy], tc)
 		expect.That(t, (refusal == "") == (tc.refused == "") && strings.Contains(refusal, tc.refused), "The policy says %q, want %q", refusal, tc.refused)

@@ -313,7 +313,7 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 		tell("is not there; create it in namespace %s, and the job queues", j.Namespace)
 		return nil
 	}
-	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.UID != j.UID {
+	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && !state.IsControlledBy(wl, &j.TrainJob) {
 		tell("belongs to %s %s; create another, and the TrainJob again with its name", owner.Kind, owner.Name)
 		return nil
 	}

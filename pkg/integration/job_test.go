@@ -308,6 +308,7 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 		"it is gone, and another one runs":                {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
 		"it is gone, and the cache has not heard of that": {behind: true},
 		"it is of somebody else's JobSet":                 {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
+		"somebody else names the JobSet":                  {change: func(child *batchv1.Job) { child.OwnerReferences[0].Kind = "X" }},
 		"what was given is given, whatever goes":          {change: goes, given: given, want: given},
 	}, func(t *testing.T, tc row) {
 		job := inttest.Job("a")

@@ -41,7 +41,7 @@ type accountFacts struct {
 // of returns the facts about a Workload. What cannot be read is left out: the next look has it.
 func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 	var job *trainjob.TrainJob
-	if owner := state.ControllerOfKind(wl, trainjob.GVK.Kind); owner != nil {
+	if owner := state.ControllerOfKind(wl, trainjob.GVK); owner != nil {
 		found := &trainjob.TrainJob{}
 		if f.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: owner.Name}, found) == nil && found.UID == owner.UID {
 			job = found

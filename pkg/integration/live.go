@@ -44,7 +44,7 @@ func stillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJ
 	if err != nil || wl == nil {
 		return false, err
 	}
-	return metav1.IsControlledBy(wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(wl) && sameTimeLimit(wl, job), nil
+	return state.IsControlledBy(wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(wl) && sameTimeLimit(wl, job), nil
 }
 
 // sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
@@ -106,7 +106,7 @@ func eachChildJob(ctx context.Context, live client.Reader, js *jobsetapi.JobSet,
 			return fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 		}
 		for i := range jobs.Items {
-			if metav1.IsControlledBy(&jobs.Items[i], js) {
+			if state.IsControlledBy(&jobs.Items[i], js) {
 				do(&jobs.Items[i])
 			}
 		}

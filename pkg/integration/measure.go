@@ -160,7 +160,7 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 	}
 }
 
-func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK.Kind) != nil }
+func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK) != nil }
 
 // tellMetrics registers what is found out at each scrape: what TrainJobs there are, and what this replica goes by.
 func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {

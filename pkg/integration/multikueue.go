@@ -35,7 +35,7 @@ func releaseCopies(ctx context.Context, j *job) result {
 		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) || !placeholder.Release(released) {
 			continue
 		}
-		if owner := state.ControllerOfKind(wl, trainjob.GVK.Kind); controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
+		if owner := state.ControllerOfKind(wl, trainjob.GVK); controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
 			owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero() {
 			// Its job is there, and stops before it goes, as in any cluster: MultiKueue deletes the job first and takes Kueue's
 			// finalizer off.

@@ -73,7 +73,7 @@ func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 
 // leftByFormer reports whether wl is what a deleted job of the same name left behind.
 func leftByFormer(j *job, wl *kueue.Workload) bool {
-	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+	owner := state.ControllerOfKind(wl, trainjob.GVK)
 	return owner != nil && owner.UID != j.UID && !wl.DeletionTimestamp.IsZero()
 }
 
@@ -190,7 +190,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 			missing.Delete(jobs[i].Name)
 		}
 		err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
-			if !metav1.IsControlledBy(child, js) {
+			if !state.IsControlledBy(child, js) {
 				why = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
 			}
 		})

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -168,7 +167,7 @@ func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) 
 	if err := j.deps.live.Get(ctx, client.ObjectKeyFromObject(&j.TrainJob), &js); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	if !js.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(&js, &j.TrainJob) {
+	if !js.DeletionTimestamp.IsZero() || !state.IsControlledBy(&js, &j.TrainJob) {
 		return "", nil
 	}
 	var made []batchv1.Job

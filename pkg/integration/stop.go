@@ -194,7 +194,7 @@ func mayRunYet(j *job) time.Duration {
 		return 0
 	}
 	for _, wl := range workloads {
-		owner, of := metav1.GetControllerOfNoCopy(wl), metav1.GetControllerOfNoCopy(js)
+		owner, of := state.ControllerOfKind(wl, trainjob.GVK), state.ControllerOfKind(js, trainjob.GVK)
 		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(wl) {
 			continue
 		}
@@ -298,7 +298,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	}
 	js := j.jobSet()
 	// Only a JobSet or a Job of a former TrainJob of this name can bring pods of it after the last was gone.
-	formerJobSet := j.view.JobSet != nil && js == nil && state.ControllerOfKind(j.view.JobSet, trainjob.GVK.Kind) != nil
+	formerJobSet := j.view.JobSet != nil && js == nil && state.ControllerOfKind(j.view.JobSet, trainjob.GVK) != nil
 	if copied && j.record.alone && !formerJobSet && len(jobsOfFormer(j)) == 0 {
 		return result{}
 	}
@@ -344,7 +344,7 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 // jobsOfFormer returns the Jobs of former TrainJobs of this name.
 func jobsOfFormer(j *job) []batchv1.Job {
 	js := j.jobSet()
-	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && metav1.IsControlledBy(&child, js) })
+	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && state.IsControlledBy(&child, js) })
 }
 
 const (

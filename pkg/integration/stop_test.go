@@ -227,6 +227,7 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		"its JobSet has ended":                   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
 		"its JobSet is deleted":                  {stop: evictedAgo(time.Hour), change: deleted},
 		"the JobSet is that of another of it":    {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
+		"the JobSet is that of a made-up kind":   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].Kind = "X" }},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
 		r, _ := newReconciler(t, inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour), tc.stop), kit.With(js, tc.change))

@@ -60,23 +60,30 @@ func (b *blame) asked(rj *jobsetapi.ReplicatedJob, container string, w quantity.
 	return limited || requested
 }
 
-// patched is where a patch sets a label or annotation of the pods of a replicated job, written as reserved does, or nil. Later ones win.
-func (b *blame) patched(replicatedJob, what string) (last *field.Path) {
-	kind, key, _ := strings.Cut(what, " ")
-	pod := []string{"template", "spec", "template", "metadata", kind + "s", key}
+// patched is where a patch sets a field of the pods of a replicated job, or a key of it, or nil. Later ones win.
+func (b *blame) patched(replicatedJob, part, of string, key ...string) (last *field.Path) {
+	pod := append([]string{part, of}, key...)
+	at := func(path *field.Path) *field.Path {
+		path = path.Child(part, of)
+		for _, k := range key {
+			path = path.Key(k)
+		}
+		return path
+	}
 	for _, p := range b.job.Spec.RuntimePatches {
 		jobs, _, _ := unstructured.NestedSlice(p.Fields(), "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 		for i := range jobs {
 			job, _ := jobs[i].(map[string]any)
-			if _, ok, _ := unstructured.NestedString(job, pod...); ok && job["name"] == replicatedJob && !p.Ours() {
-				last = field.NewPath("spec", "runtimePatches").Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs").Index(i).
-					Child("template", "spec", "template", "metadata", kind+"s").Key(key)
+			template, _, _ := unstructured.NestedMap(job, "template", "spec", "template")
+			if _, ok, _ := unstructured.NestedFieldNoCopy(template, pod...); ok && job["name"] == replicatedJob && !p.Ours() {
+				last = at(field.NewPath("spec", "runtimePatches").Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs").Index(i).
+					Child("template", "spec", "template"))
 			}
 		}
 	}
 	for i, p := range b.job.Spec.PodTemplateOverrides {
-		if _, ok, _ := unstructured.NestedString(p.Fields(), "metadata", kind+"s", key); ok && slices.Contains(p.TargetJobs, replicatedJob) && !p.Ours() {
-			last = field.NewPath("spec", "podTemplateOverrides").Index(i).Child("metadata", kind+"s").Key(key)
+		if _, ok, _ := unstructured.NestedFieldNoCopy(p.Fields(), pod...); ok && slices.Contains(p.TargetJobs, replicatedJob) && !p.Ours() {
+			last = at(field.NewPath("spec", "podTemplateOverrides").Index(i))
 		}
 	}
 	return last

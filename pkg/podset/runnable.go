@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -50,7 +51,8 @@ func validateSize(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 }
 
 // validatePods: a pod that names its node passes by the scheduler, and with it by the flavor that its quota
-// is of. One that its Job selects by labels of a user's can be let go, and runs on beside the next.
+// is of. One that its Job selects by labels of a user's can be let go, and runs on beside the next. So does one that
+// Kubernetes deletes with its own grace period when it has tolerated the taint of its node for long enough.
 func validatePods(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	var errs field.ErrorList
 	for i := range js.Spec.ReplicatedJobs {
@@ -61,8 +63,32 @@ func validatePods(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 		if node := rj.Template.Spec.Template.Spec.NodeName; node != "" {
 			errs = append(errs, b.refuse("replicated job %s has nodeName %s, which takes no notice of the flavor that the job is admitted to; leave it out, or use nodeSelector", rj.Name, node))
 		}
+		if taint := toleratedForATime(rj); taint != "" {
+			const why = "when that is over its pods run on beside the next ones; leave tolerationSeconds out, or have the runtime's Jobs say podReplacementPolicy: Failed"
+			what := fmt.Sprintf("replicated job %s has tolerationSeconds for taint %s, and %s", rj.Name, taint, why)
+			if path := b.patched(rj.Name, "spec", "tolerations"); path != nil {
+				errs = append(errs, field.Forbidden(path, what))
+			} else {
+				errs = append(errs, b.refuse("%s", what))
+			}
+		}
 	}
 	return errs
+}
+
+// toleratedForATime names a taint that the pods of a replicated job tolerate for some seconds, or nothing. For how long they
+// do so on a node that is lost is for people to say, and a Job that replaces failed pods alone, as one with a policy for
+// failures does, awaits their end.
+func toleratedForATime(rj *jobsetapi.ReplicatedJob) string {
+	if job := &rj.Template.Spec; ptr.Deref(job.PodReplacementPolicy, "") == batchv1.Failed || job.PodFailurePolicy != nil {
+		return ""
+	}
+	for _, t := range rj.Template.Spec.Template.Spec.Tolerations {
+		if t.TolerationSeconds != nil && t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable {
+			return cmp.Or(t.Key, "*")
+		}
+	}
+	return ""
 }
 
 // Unmade reports what keeps the pods of a TrainJob, in a queue or in none, from ever being
@@ -156,7 +182,8 @@ func validateReserved(job *trainjob.TrainJob, js *jobsetapi.JobSet, patches patc
 		if what == "" {
 			continue
 		}
-		if path := b.patched(rj.Name, what); path != nil {
+		kind, key, _ := strings.Cut(what, " ")
+		if path := b.patched(rj.Name, "metadata", kind+"s", key); path != nil {
 			errs = append(errs, field.Forbidden(path, why))
 			continue
 		}

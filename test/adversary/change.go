@@ -318,6 +318,10 @@ func (d *drawer) owners(obj *unstructured.Unstructured) []any {
 		"apiVersion": other.GetAPIVersion(), "kind": other.GetKind(), "name": other.GetName(), "uid": string(other.GetUID()),
 		"controller": d.one(2), "blockOwnerDeletion": d.one(2),
 	}
+	if d.one(4) {
+		// The API server takes kinds that there are not, and many controllers look at the UID alone.
+		ref["apiVersion"], ref["kind"] = "example.com/v1", pick(d.Rand, []string{"X", other.GetKind()})
+	}
 	if d.one(2) {
 		return append(now, ref)
 	}

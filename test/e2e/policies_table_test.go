@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,6 +150,11 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			claim.Annotations = map[string]string{"resource.kubernetes.io/pod-claim-name": "gpu"}
 			return c.Create(ctx, claim)
 		},
+		"claim more by the UID of a pod beside a made-up kind": func(ctx context.Context, s *scene, c client.Client) error {
+			pod := s.Pods(ctx, "runs")[0]
+			owner := metav1.NewControllerRef(&pod, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "X"})
+			return c.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: s.meta("planted", *owner), Spec: s.claims("").Spec.Spec})
+		},
 		"have a pod take a claim that is there": func(ctx context.Context, s *scene, c client.Client) error {
 			pod := s.Pods(ctx, "runs")[0]
 			return owns(&resourcev1.ResourceClaim{}, "own", *metav1.NewControllerRef(&pod, corev1.SchemeGroupVersion.WithKind("Pod")))(ctx, s, c)
@@ -257,7 +263,7 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"fill a pod with an annotation": denied("take some away", patchesPod("mine", "node", longAnnotation)),
 		"fill a pod with annotations":   denied("take some away", patchesPod("mine", "node", manyAnnotations)),
 		"fill a gated pod":              denied("take some away", patches(&corev1.Pod{}, "gated", manyAnnotations)),
-		"fill a pod with tolerations": denied("take some away", patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
+		"fill a pod with tolerations": denied("its tolerations", patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
 			`{"op":"add","path":"/spec/tolerations/-","value":{"key":"example.com/%d","operator":"Exists"}}`)+"]")),
 		"fill a pod with finalizers": denied("take some away", patchesPod("mine", "node", manyFinalizers)),
 		"fill a pod with the name of its image": denied("take some away", patchesPodAs(types.StrategicMergePatchType, "mine", "node",
@@ -342,9 +348,14 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			owner.APIVersion, owner.Kind, owner.Controller = "v1", "ConfigMap", nil
 			return createsWorkload(ofHighestPriority, owner)(ctx, s, c)
 		}),
+		"prepare a Workload with a controller": denied("only Kueue gives it a controller", func(ctx context.Context, s *scene, c client.Client) error {
+			owner := s.ownedBy(ctx, "waits")
+			owner.APIVersion, owner.Kind = "example.com/v1", "X"
+			return createsWorkload(nil, owner)(ctx, s, c)
+		}),
 		"prepare a Workload that looks like MultiKueue's": denied("are Kueue's",
 			createsWorkload(func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"} })),
-		"take a Workload of the highest priority from the owner that he made for it": denied("nobody takes it from its controller", patches(&kueue.Workload{}, "owned", dropOwner)),
+		"take a Workload of the highest priority from the owner that it has": denied("nobody takes it from its controller", patches(&kueue.Workload{}, "owned", dropOwner)),
 		"boost a TrainJob":                  denied("by label kueue.x-k8s.io/priority-class", ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)),
 		"take a Workload from its TrainJob": denied("change the TrainJob", ofWorkload("runs", dropOwner)),
 		"have a TrainJob charged for less": denied("change the TrainJob", func(ctx context.Context, s *scene, c client.Client) error {

@@ -103,7 +103,7 @@ func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob, unt
 		// Anybody may make pods with these labels.
 		return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 			return pod.Spec.NodeName == "" || !slices.ContainsFunc(children.Items, func(child batchv1.Job) bool {
-				return metav1.IsControlledBy(&child, js) && metav1.IsControlledBy(&pod, &child)
+				return state.IsControlledBy(&child, js) && state.IsControlledBy(&pod, &child)
 			})
 		}), nil
 	})

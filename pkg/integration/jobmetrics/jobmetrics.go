@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,7 +125,7 @@ func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, 
 	workloads := v.workloadsByJob()
 	jobSets := make(map[types.UID]*jobsetapi.JobSet, len(v.jobSets.Items))
 	for i := range v.jobSets.Items {
-		if owner := metav1.GetControllerOfNoCopy(&v.jobSets.Items[i]); owner != nil {
+		if owner := state.ControllerOfKind(&v.jobSets.Items[i], trainjob.GVK); owner != nil {
 			jobSets[owner.UID] = &v.jobSets.Items[i]
 		}
 	}
@@ -162,7 +161,7 @@ func (v *view) workloadsByJob() map[types.UID]*kueue.Workload {
 	out := make(map[types.UID]*kueue.Workload, len(v.workloads.Items))
 	for i := range v.workloads.Items {
 		wl := &v.workloads.Items[i]
-		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+		owner := state.ControllerOfKind(wl, trainjob.GVK)
 		if owner == nil || kueuelib.IsFinished(wl) {
 			continue
 		}

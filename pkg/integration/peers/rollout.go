@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -91,7 +90,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	if err == nil && !this {
 		var js jobsetapi.JobSet
 		err = client.IgnoreNotFound(cached.Get(ctx, client.ObjectKeyFromObject(job), &js))
-		this = metav1.IsControlledBy(&js, job) && podset.FieldOf(&js) == field
+		this = state.IsControlledBy(&js, job) && podset.FieldOf(&js) == field
 	}
 	if err != nil {
 		return err
@@ -136,7 +135,7 @@ func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field, s
 		return false, false, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
 	}
 	for i := range list.Items {
-		if state.ControllerOfKind(&list.Items[i], trainjob.GVK.Kind) == nil {
+		if state.ControllerOfKind(&list.Items[i], trainjob.GVK) == nil {
 			continue
 		}
 		switch podset.FieldOf(&list.Items[i]) {

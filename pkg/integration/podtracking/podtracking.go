@@ -149,8 +149,8 @@ func holdsNode(pod *corev1.Pod) bool {
 }
 
 func ofJob(pod *corev1.Pod) bool {
-	owner := state.ControllerOfKind(pod, "Job")
-	return owner != nil && owner.APIVersion == batchv1.SchemeGroupVersion.String() && (pod.Labels[batchv1.ControllerUidLabel] == string(owner.UID) || pod.Labels[kueueconstants.PodSetLabel] != "")
+	owner := state.ControllerOfKind(pod, state.JobKind)
+	return owner != nil && (pod.Labels[batchv1.ControllerUidLabel] == string(owner.UID) || pod.Labels[kueueconstants.PodSetLabel] != "")
 }
 
 // ofOtherWorkload reports whether Kueue admitted pods, by the metadata of these or of their template, by a Workload that no
@@ -177,21 +177,21 @@ func (p Pods) Jobs(name types.NamespacedName) []batchv1.Job {
 func (p Pods) counts(name types.NamespacedName) func(*batchv1.Job) bool {
 	js := p.View.JobSet
 	return func(child *batchv1.Job) bool {
-		owner := state.ControllerOfKind(child, "JobSet")
+		owner := state.ControllerOfKind(child, state.JobSetKind)
 		if owner == nil || owner.Name != name.Name {
 			return false
 		}
 		if js == nil || js.UID != owner.UID {
 			return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != "" && !p.ofOtherWorkload(&child.Spec.Template.ObjectMeta)
 		}
-		return state.ControllerOfKind(js, trainjob.GVK.Kind) != nil
+		return state.ControllerOfKind(js, trainjob.GVK) != nil
 	}
 }
 
 // mayHaveRun reports whether a Job is of a JobSet of this name that the caches do not have, and so perhaps of a TrainJob's: what
 // they have of the Job may be from before its start.
 func (p Pods) mayHaveRun(child *batchv1.Job, name types.NamespacedName) bool {
-	owner := state.ControllerOfKind(child, "JobSet")
+	owner := state.ControllerOfKind(child, state.JobSetKind)
 	return owner != nil && owner.Name == name.Name && (p.View.JobSet == nil || p.View.JobSet.UID != owner.UID)
 }
 

@@ -61,7 +61,7 @@ func TestPodsLeft(t *testing.T) {
 	jobSet := func(uid types.UID, controller string) *jobsetapi.JobSet {
 		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: uid}}
 		if controller != "" {
-			js.OwnerReferences = []metav1.OwnerReference{{Kind: controller, Name: "job", UID: "t", Controller: new(true)}}
+			js.OwnerReferences = []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: controller, Name: "job", UID: "t", Controller: new(true)}}
 		}
 		return js
 	}
@@ -124,7 +124,7 @@ func TestPodsLeft(t *testing.T) {
 // Whoever may make pods, and Jobs and JobSets that make pods, may give them the label of somebody's JobSet.
 func TestStrangersPodsCostNoRequest(t *testing.T) {
 	ownedBy := func(kind string, uid types.UID) *batchv1.Job {
-		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "j", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "job", UID: uid, Controller: new(true)}}}}
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "j", OwnerReferences: []metav1.OwnerReference{{APIVersion: jobsetapi.SchemeGroupVersion.String(), Kind: kind, Name: "job", UID: uid, Controller: new(true)}}}}
 	}
 	plain := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "plain"}}
 	type row struct {
@@ -389,7 +389,7 @@ func TestLeftReadsEachPart(t *testing.T) {
 // The caches may have a Job from before its start, when its pods had no label of Kueue's, and know only the next JobSet of the name.
 func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
 	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j",
-		OwnerReferences: []metav1.OwnerReference{{Kind: "JobSet", Name: "job", UID: "js", Controller: new(true)}}}}
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: jobsetapi.SchemeGroupVersion.String(), Kind: "JobSet", Name: "job", UID: "js", Controller: new(true)}}}}
 	stored := child.DeepCopy()
 	stored.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
 	view := state.View{Jobs: []batchv1.Job{*child}, JobSet: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "next"}}}

@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -143,7 +142,7 @@ func template(ctx context.Context, describer *podsets.Describer, job *trainjob.T
 // may copy.
 func madeFrom(view state.View, job *trainjob.TrainJob, pod *corev1.Pod) *corev1.PodTemplateSpec {
 	for _, child := range view.ChildJobsOf(job) {
-		if metav1.IsControlledBy(pod, &child) {
+		if state.IsControlledBy(pod, &child) {
 			return &child.Spec.Template
 		}
 	}
@@ -179,7 +178,7 @@ func (u *Controller) podsOf(ctx context.Context, obj client.Object) []reconcile.
 	jobSet := obj.GetName()
 	switch obj.(type) {
 	case *kueue.Workload:
-		owner := state.ControllerOfKind(obj, trainjob.GVK.Kind)
+		owner := state.ControllerOfKind(obj, trainjob.GVK)
 		if owner == nil {
 			return nil
 		}

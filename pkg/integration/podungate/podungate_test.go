@@ -63,7 +63,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 func TestOnlyPodsOfAJobsOwnAreFreed(t *testing.T) {
 	ofJobSet := func(uid types.UID) *batchv1.Job {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "j"}}
-		child.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "llm", UID: uid, Controller: new(true)}}
+		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: jobsetapi.SchemeGroupVersion.String(), Kind: "JobSet", Name: "llm", UID: uid, Controller: new(true)}}
 		return child
 	}
 	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet { return inttest.JobSetOf(job, false) }

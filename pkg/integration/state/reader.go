@@ -98,14 +98,14 @@ func jobSetOf(ctx context.Context, cached client.Reader, name types.NamespacedNa
 
 // WorkloadsOf returns the Workloads of this very job; one of the same name may have left some behind.
 func (v View) WorkloadsOf(job *trainjob.TrainJob) []*kueue.Workload {
-	return slices.DeleteFunc(slices.Clone(v.Workloads), func(wl *kueue.Workload) bool { return !metav1.IsControlledBy(wl, job) })
+	return slices.DeleteFunc(slices.Clone(v.Workloads), func(wl *kueue.Workload) bool { return !IsControlledBy(wl, job) })
 }
 
 // HoldingQuota returns the Workload of job that holds quota, or nil. A finished one holds none, although it keeps its
 // conditions.
 func (v View) HoldingQuota(job *trainjob.TrainJob) *kueue.Workload {
 	for _, wl := range v.Workloads {
-		if metav1.IsControlledBy(wl, job) && HoldsQuota(wl) {
+		if IsControlledBy(wl, job) && HoldsQuota(wl) {
 			return wl
 		}
 	}
@@ -114,7 +114,7 @@ func (v View) HoldingQuota(job *trainjob.TrainJob) *kueue.Workload {
 
 // JobSetOf returns the JobSet that Trainer made for job, or nil: then there is nothing that could run.
 func (v View) JobSetOf(job *trainjob.TrainJob) *jobsetapi.JobSet {
-	if v.JobSet == nil || !metav1.IsControlledBy(v.JobSet, job) {
+	if v.JobSet == nil || !IsControlledBy(v.JobSet, job) {
 		return nil
 	}
 	return v.JobSet
@@ -123,5 +123,5 @@ func (v View) JobSetOf(job *trainjob.TrainJob) *jobsetapi.JobSet {
 // ChildJobsOf returns the Jobs that JobSet made for job.
 func (v View) ChildJobsOf(job *trainjob.TrainJob) []batchv1.Job {
 	js := v.JobSetOf(job)
-	return slices.DeleteFunc(slices.Clone(v.Jobs), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
+	return slices.DeleteFunc(slices.Clone(v.Jobs), func(child batchv1.Job) bool { return js == nil || !IsControlledBy(&child, js) })
 }

@@ -77,6 +77,8 @@ func TestJobSetIsTheJobsOwn(t *testing.T) {
 		"the job controls it":                 {In: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, Want: true},
 		"a former job of that name does":      {In: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
 		"nobody does":                         {},
+		"a kind of another group has its UID": {In: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "TrainJob", Name: "llm", UID: "a", Controller: new(true)}}},
+		"a made-up kind has its UID":          {In: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "X", Name: "llm", UID: "a", Controller: new(true)}}},
 		"the job is an owner, not controller": {In: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
 	}, func(t *testing.T, tc expect.Row[[]metav1.OwnerReference, bool]) {
 		js := inttest.JobSetOf(job, true)

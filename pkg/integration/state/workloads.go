@@ -9,11 +9,14 @@ package state
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -79,12 +82,33 @@ func Ended(wl *kueue.Workload) bool {
 	return reason == kueue.WorkloadFinishedReasonSucceeded || reason == kueue.WorkloadFinishedReasonFailed
 }
 
-// ControllerOfKind returns the controller of obj if it is of a kind, or nil.
-func ControllerOfKind(obj client.Object, kind string) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == kind {
+// JobSetKind and JobKind are what a TrainJob is made into.
+var (
+	JobSetKind = jobsetapi.SchemeGroupVersion.WithKind("JobSet")
+	JobKind    = batchv1.SchemeGroupVersion.WithKind("Job")
+)
+
+// ControllerOfKind returns the controller of obj if it is of a kind, in any version, or nil.
+func ControllerOfKind(obj client.Object, kind schema.GroupVersionKind) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == kind.Kind && strings.HasPrefix(owner.APIVersion, kind.Group+"/") {
 		return owner
 	}
 	return nil
+}
+
+// IsControlledBy reports whether owner, which is a TrainJob, a JobSet or a Job, controls obj. By the UID alone it would do so
+// where somebody writes it beside a kind that there is not: the policies guard references to these kinds, and nobody
+// collects the garbage of another.
+func IsControlledBy(obj, owner client.Object) bool {
+	kind := trainjob.GVK
+	switch owner.(type) {
+	case *jobsetapi.JobSet:
+		kind = JobSetKind
+	case *batchv1.Job:
+		kind = JobKind
+	}
+	controller := ControllerOfKind(obj, kind)
+	return controller != nil && controller.UID == owner.GetUID()
 }
 
 // PhaseOf returns what a TrainJob of a queue does now, in the words of pkg/metrics, by its Workload and its

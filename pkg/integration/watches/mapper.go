@@ -86,7 +86,7 @@ func (m Mapper) TrainJobOfChild(ctx context.Context, obj client.Object) []reconc
 	if key.Name == "" || m.Cached.Get(ctx, key, &js) != nil {
 		return nil
 	}
-	owner := state.ControllerOfKind(&js, trainjob.GVK.Kind)
+	owner := state.ControllerOfKind(&js, trainjob.GVK)
 	if owner == nil {
 		return nil
 	}

@@ -33,7 +33,7 @@ func (d *deactivator) Handle(ctx context.Context, req admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	// Status and owners of the request are whatever its sender wrote.
-	if kueuelib.IsActive(wl) || !kueuelib.IsActive(old) || !state.HoldsQuota(old) || state.ControllerOfKind(old, trainjob.GVK.Kind) == nil {
+	if kueuelib.IsActive(wl) || !kueuelib.IsActive(old) || !state.HoldsQuota(old) || state.ControllerOfKind(old, trainjob.GVK) == nil {
 		return admission.Allowed("")
 	}
 	before, err := json.Marshal(wl)
