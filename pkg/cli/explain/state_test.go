@@ -318,6 +318,10 @@ func TestStateOf(t *testing.T) {
 		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(workloads), strict, func(s *scene) {
 			s.Visible = &Position{Place: 2, Pending: 3, Source: Visibility}
 		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd of 3 pending", askAdmin),
+		"a user who may not see admission checks, of a job that Kueue has refused": given(withoutChecks, taken("h100", 4), refusedBefore(time.Minute, "Pending")).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
+		"a user who may not see admission checks, of a job that fits": given(withoutChecks, refusedBefore(time.Minute, "Pending")).is(
+			Waiting, "Unseen", needs32+"and Kueue says: resource cpu unavailable in ClusterQueue"+alone, "ask an admin to run this command: you may not see admissionchecks.kueue.x-k8s.io"),
 		"a user who may not see what others have, of more than there ever is": given(unseenKind(workloads), ofH100, func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(
 			Waiting, "ExceedsQuota", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most", raiseOrCut+"8 GPUs"),
 		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
@@ -358,6 +362,30 @@ func TestStateOf(t *testing.T) {
 		"Kueue does not look": given().stuck(Waiting, "KueueSilent",
 			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
 			"see that Kueue runs (kubectl -n kueue-system get pods); if it does, "+lookAgain),
+		"Kueue looks at others of its queue first": given(taken("a100", 1), func(s *scene) {
+			s.inventory.Workloads[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+		}).is(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue looks at nobody of its queue": given(taken("a100", 1), func(s *scene) {
+			s.inventory.Workloads[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+			s.inventory.Workloads[0].Status.Admission.ClusterQueue = "other"
+		}).stuck(Waiting, "KueueSilent",
+			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
+			"see that Kueue runs (kubectl -n kueue-system get pods); if it does, "+lookAgain),
+		"Kueue admits nobody before the pods of others are ready": given(taken("a100", 1), func(s *scene) {
+			s.Kueue = &configapi.Configuration{WaitForPodsReady: &configapi.WaitForPodsReady{BlockAdmission: new(true)}}
+		}).is(Waiting, "WaitingForPodsReady", needs32+othersNotReady+alone, whyNotReady),
+		"Kueue admits nobody before the pods of others are ready, as it says to whom may not see its configuration": given(taken("a100", 1), unseenSettings,
+			withoutQuota("waiting for all admitted workloads to be in PodsReady condition")).is(Waiting, "WaitingForPodsReady", needs32+othersNotReady+alone, whyNotReady),
+		"the pods of others are ready": given(taken("a100", 1), func(s *scene) {
+			s.Kueue = &configapi.Configuration{WaitForPodsReady: &configapi.WaitForPodsReady{BlockAdmission: new(true)}}
+			setCondition(&s.inventory.Workloads[0], kueue.WorkloadPodsReady, "", "", metav1.NewTime(now))
+			s.Workload.CreationTimestamp = metav1.NewTime(now)
+		}).is(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"it claims devices that Kueue does not know": given(refusedBefore(4*time.Minute, kueue.WorkloadInadmissible), func(s *scene) {
+			s.Workload.Status.Conditions[0].Message = "DeviceClass gpu.nvidia.com is not mapped"
+			s.Workload.Status.Conditions = append(s.Workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadRequeued, Status: "False", Reason: kueue.WorkloadInadmissible})
+		}).stuck(Waiting, "KueueRefuses", needs32+"and Kueue does not queue it: DeviceClass gpu.nvidia.com is not mapped",
+			"put right what Kueue says, in the resource claims of the job's runtime, or in deviceClassMappings of Kueue's configuration"),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
@@ -518,6 +546,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+		"a manifest of one who does not see the nodes of a topology": given(onlyTopologies, manifestOf, unseenKind(nodes), func(s *scene) { s.inventory.Nodes = nil }).is(NotCreated, "Unseen",
+			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see nodes",
+			"ask an admin to run this command, or submit the job and explain it by its name"),
+		"a manifest of one who does not see topologies, where quota is in use": given(onlyTopologies, manifestOf, unseenKind(topologies), taken("h100", 4), func(s *scene) { s.inventory.Topologies = nil }).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
+		"a manifest of one who does not see admission checks, where quota is in use": given(manifestOf, withoutChecks, taken("h100", 4)).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 const rightRefusal = "put right what Kueue says, in the job's runtime or patch, or in ClusterQueue gpus and its flavors"
 
 func TestGPUs(t *testing.T) {
@@ -600,6 +635,50 @@ func preempting(s *scene) {
 func managesAll(s *scene) {
 	s.Job.Labels = nil
 	s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"for": "teams"}}}
+const (
+	othersNotReady = "which would fit (node on flavor h100), but Kueue admits nobody before the pods of team/other-a100 are ready (waitForPodsReady.blockAdmission)"
+	whyNotReady    = "wait, or see why they are not ready"
+	allFailed      = "; 4 pods of Job llm-node-0: Failed (evicted)"
+	startedUnseen  = "was started (node on flavor h100), and whether all of its pods run cannot be told, because you may not list "
+)
+
+// failedPod is one that has failed, of which the Job controller makes another.
+func failedPod(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Message = corev1.PodFailed, "evicted" }
+
+// readyInTrainer has Trainer say that the job's pods are ready.
+func readyInTrainer(s *scene) {
+	s.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1)), Active: new(int32(1))}}
+}
+
+// unlisted takes away what the user may not list of what was made of the job.
+func unlisted(kinds ...string) func(*scene) {
+	return func(s *scene) {
+		s.Unseen = kinds
+		if !s.Saw(jobSets) {
+			s.JobSet = nil
+		}
+		if !s.Saw(childJobs) {
+			s.Jobs = nil
+		}
+	}
+}
+
+// withoutChecks has the ClusterQueue name an admission check that the user may not see.
+func withoutChecks(s *scene) {
+	checkedBy("x")(s)
+	s.inventory.AdmissionChecks = nil
+	unseenKind(checks)(s)
+}
+
+// delayed is the job whose admission check has been Ready for some minutes, and that Kueue has yet to find nodes for.
+func delayed(minutes int) func(*scene) {
+	return func(s *scene) {
+		checked("nodes", kueue.CheckStateReady, "")(s)
+		s.Workload.Status.AdmissionChecks[0].LastTransitionTime = minutesAgo(minutes)
+		s.Workload.Status.Admission.PodSetAssignments[0].DelayedTopologyRequest = new(kueue.DelayedTopologyRequestStatePending)
+	}
+}
+
 	s.Kueue = &configapi.Configuration{
 		ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "teams"}},
 	}
