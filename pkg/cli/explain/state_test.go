@@ -425,6 +425,12 @@ func TestStateOf(t *testing.T) {
 		"quota reserved, nobody looks after the check": given(reserved, checked("budget", kueue.CheckStatePending, "")).stuck(
 			Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
 			"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
+		"quota reserved, and Kueue is about to look for nodes": given(reserved, delayed(1)).is(Reserved, "TopologyPending",
+			"has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: its admission checks are Ready, and Kueue finds no nodes for it in the topology", ""),
+		"quota reserved, and Kueue finds no nodes": given(reserved, delayed(4), warned("SecondPassFailed", `topology "racks" allows to fit only 2 out of 4 pod(s)`)).stuck(Reserved, "TopologyPending",
+			"has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: its admission checks are Ready, and Kueue finds no nodes for it in the topology; "+
+				`topology "racks" allows to fit only 2 out of 4 pod(s)`,
+			"see that the nodes that were made for it are ready, free, and have the labels of the flavor and its topology: kubectl describe resourceflavors,topologies"),
 		"admitted and about to be started": given(placed, atOnce).is(Starting, "Placing", "is admitted (node on flavor h100) and about to be started", ""),
 		"admitted and not started": given(placed).stuck(Starting, "NotStarted",
 			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
@@ -439,6 +445,24 @@ func TestStateOf(t *testing.T) {
 		"started, no pods yet": given(admitted, atOnce).is(Starting, "PodsMissing", notMade, ""),
 		"started, and no pods come": given(admitted).stuck(Starting, "PodsMissing",
 			notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
+		"its pods have failed, and others are to come": given(admitted, withPods(4, failedPod)).is(Starting, "PodsMissing", notMade+allFailed, ""),
+		"its pods have failed long ago, and no others come": given(admitted, withPods(4, failedPod), func(s *scene) { s.Now = now.Add(12 * time.Minute) }).stuck(
+			Starting, "PodsMissing", notMade+allFailed, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
+		"its pods have failed, and others are refused": given(admitted, withPods(4, failedPod), warned("FailedCreate", "denied by policy")).stuck(
+			Starting, "PodsRefused", notMade+allFailed+podsDenied, refusedRemedy),
+		"the pods of some indexes have failed for good": given(admitted, withPods(1, runningPod), withPods(3, failedPod), func(s *scene) { s.Jobs[0].Status.FailedIndexes = new("1,2-3") }).is(
+			Running, "Running", "runs with 1 pod in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
+		"ready, for whom may not see Jobs": given(admitted, withPods(4, runningPod), readyInTrainer, unlisted(childJobs)).is(Running, "Running", runs4, ""),
+		"started, for whom may not see Jobs": given(admitted, withPods(4, runningPod), unlisted(childJobs)).is(
+			Starting, "Unseen", startedUnseen+"jobs.batch", "ask for the right to list them"),
+		"ready, for whom may not see JobSets": given(admitted, withPods(4, runningPod), readyInTrainer, unlisted(jobSets, childJobs)).is(Running, "Running", runs4, ""),
+		"ready, for whom may not see anything of it": given(admitted, readyInTrainer, unlisted(jobSets, childJobs, pods)).is(
+			Running, "Running", "runs in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
+		"started, for whom may not see anything of it": given(admitted, unlisted(jobSets, childJobs, pods)).is(
+			Starting, "Unseen", startedUnseen+"jobsets.jobset.x-k8s.io", "ask for the right to list them"),
+		"pods that no node takes, for whom may not see JobSets": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none")), unlisted(jobSets)).is(
+			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
+			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
 		"pods behind our gate": given(admitted, withPods(4, gate(patch.AdmissionGate))).stuck(Starting, "AdmissionGate",
 			fourPods+"AdmissionGate (scheduling gate kueue-trainer.dev/admission)",
 			"kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"),
@@ -522,6 +546,13 @@ func TestStateOf(t *testing.T) {
 		"a manifest of one who does not see what others have": given(manifestOf, unseenKind(workloads)).is(NotCreated, "Unseen",
 			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have",
 			"ask an admin to run this command, or submit the job and explain it by its name"),
+		"a manifest of one who does not see the nodes of a topology": given(onlyTopologies, manifestOf, unseenKind(nodes), func(s *scene) { s.inventory.Nodes = nil }).is(NotCreated, "Unseen",
+			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see nodes",
+			"ask an admin to run this command, or submit the job and explain it by its name"),
+		"a manifest of one who does not see topologies, where quota is in use": given(onlyTopologies, manifestOf, unseenKind(topologies), taken("h100", 4), func(s *scene) { s.inventory.Topologies = nil }).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
+		"a manifest of one who does not see admission checks, where quota is in use": given(manifestOf, withoutChecks, taken("h100", 4)).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 		"a manifest for a stopped queue": given(manifestOf, queueHeld).stuck(NotCreated, "LocalQueueStopped",
 			"would not start: it waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
@@ -546,13 +577,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-		"a manifest of one who does not see the nodes of a topology": given(onlyTopologies, manifestOf, unseenKind(nodes), func(s *scene) { s.inventory.Nodes = nil }).is(NotCreated, "Unseen",
-			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see nodes",
-			"ask an admin to run this command, or submit the job and explain it by its name"),
-		"a manifest of one who does not see topologies, where quota is in use": given(onlyTopologies, manifestOf, unseenKind(topologies), taken("h100", 4), func(s *scene) { s.inventory.Topologies = nil }).is(NotCreated, "QuotaInUse",
-			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
-		"a manifest of one who does not see admission checks, where quota is in use": given(manifestOf, withoutChecks, taken("h100", 4)).is(NotCreated, "QuotaInUse",
-			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 const rightRefusal = "put right what Kueue says, in the job's runtime or patch, or in ClusterQueue gpus and its flavors"
 
 func TestGPUs(t *testing.T) {
@@ -611,30 +635,6 @@ func initialized(s *scene) {
 	s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "initializer", Count: 1}}
 }
 
-func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
-
-func strict(s *scene) { s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO }
-
-// borrower has the job ask for nodes in a ClusterQueue of the same cohort without quota.
-func borrower(nodes int32) func(*scene) {
-	return func(s *scene) {
-		s.inventory.ClusterQueues[0].Spec.CohortName = "all"
-		ofH100(s)
-		s.inventory.ClusterQueues = append(s.inventory.ClusterQueues, clusterQueue("guests", "all", quota("h100", "0")))
-		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("guests", "guests"))
-		s.Job.Labels[kueueconstants.QueueLabel] = "guests"
-		s.PodSets = []kueue.PodSet{podSet("node", nodes)}
-	}
-}
-
-func preempting(s *scene) {
-	s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
-}
-
-// managesAll has Kueue manage jobs without a queue in namespaces for teams.
-func managesAll(s *scene) {
-	s.Job.Labels = nil
-	s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"for": "teams"}}}
 const (
 	othersNotReady = "which would fit (node on flavor h100), but Kueue admits nobody before the pods of team/other-a100 are ready (waitForPodsReady.blockAdmission)"
 	whyNotReady    = "wait, or see why they are not ready"
@@ -679,6 +679,30 @@ func delayed(minutes int) func(*scene) {
 	}
 }
 
+func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
+
+func strict(s *scene) { s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO }
+
+// borrower has the job ask for nodes in a ClusterQueue of the same cohort without quota.
+func borrower(nodes int32) func(*scene) {
+	return func(s *scene) {
+		s.inventory.ClusterQueues[0].Spec.CohortName = "all"
+		ofH100(s)
+		s.inventory.ClusterQueues = append(s.inventory.ClusterQueues, clusterQueue("guests", "all", quota("h100", "0")))
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("guests", "guests"))
+		s.Job.Labels[kueueconstants.QueueLabel] = "guests"
+		s.PodSets = []kueue.PodSet{podSet("node", nodes)}
+	}
+}
+
+func preempting(s *scene) {
+	s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+}
+
+// managesAll has Kueue manage jobs without a queue in namespaces for teams.
+func managesAll(s *scene) {
+	s.Job.Labels = nil
+	s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"for": "teams"}}}
 	s.Kueue = &configapi.Configuration{
 		ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "teams"}},
 	}
