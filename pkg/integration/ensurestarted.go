@@ -12,7 +12,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -393,7 +392,7 @@ func statusesOf(made map[string][]batchv1.Job) []trainer.JobStatus {
 		status := trainer.JobStatus{Name: name, Succeeded: new(int32), Failed: new(int32), Ready: new(int32)}
 		for i := range jobs {
 			switch child := &jobs[i]; {
-			case isJobComplete(child):
+			case podset.JobHas(child, batchv1.JobComplete):
 				*status.Succeeded++
 			case podset.JobEnded(child):
 				*status.Failed++
@@ -409,9 +408,3 @@ func statusesOf(made map[string][]batchv1.Job) []trainer.JobStatus {
 // silentFor is how many times as long a job without a pod keeps its quota where nobody says
 // why: who is slow, or away for a moment, refuses nothing.
 const silentFor = 5
-
-func isJobComplete(child *batchv1.Job) bool {
-	return slices.ContainsFunc(child.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
-	})
-}

@@ -392,7 +392,7 @@ func noteFormerCluster(_ context.Context, j *job) result {
 func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
 	succeeded := map[string]int32{}
 	err := eachChildJob(ctx, j.deps.live, js, func(child *batchv1.Job) {
-		if isJobComplete(child) && child.DeletionTimestamp.IsZero() {
+		if podset.JobHas(child, batchv1.JobComplete) && child.DeletionTimestamp.IsZero() {
 			succeeded[child.Labels[jobsetapi.ReplicatedJobNameKey]]++
 		}
 	})

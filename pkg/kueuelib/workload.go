@@ -53,6 +53,8 @@ var (
 	// HasVariants reports whether Kueue's concurrent admission queues copies of it in its place, one for each flavor. It never
 	// changes them.
 	HasVariants = concurrentadmission.IsParent
+	// HasTopologyAssignmentsPending reports whether Kueue has yet to place it in a topology, after its admission checks.
+	HasTopologyAssignmentsPending = workload.HasTopologyAssignmentsPending
 	// Status returns how far it is, in Kueue's words.
 	Status = workload.Status
 	// RemoveFinalizer takes Kueue's finalizer off it, in one write; none where it is not there.

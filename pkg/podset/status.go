@@ -89,9 +89,12 @@ func index(statuses []trainer.JobStatus) map[string]trainer.JobStatus {
 }
 
 // JobEnded reports whether a Job is complete or has failed.
-func JobEnded(job *batchv1.Job) bool {
+func JobEnded(job *batchv1.Job) bool { return JobHas(job, batchv1.JobComplete, batchv1.JobFailed) }
+
+// JobHas reports whether one of some conditions of a Job is true.
+func JobHas(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
+		return slices.Contains(types, c.Type) && c.Status == corev1.ConditionTrue
 	})
 }
 

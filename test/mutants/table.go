@@ -249,7 +249,7 @@ var mutants = slices.Concat(
 		bug("a job whose pods cannot be listed has none", "TestPodsThatMayBeThereAreNotForgotten", "Active(ctx, &j.TrainJob); err != nil || active {", "Active(ctx, &j.TrainJob); err == nil && active {"),
 		bug("pods are ready by the counts of the run before", "TestPodsAreNotReadyBeforeTrainerHasResumed", "(resumed || j.ManagedExternally())", "(resumed || true)"),
 		bug("a Workload is deactivated while its job has pods", "TestDeactivation", "	if j.active(ctx) {\n		return stopped, cmp.Or(reportPodsLeft(ctx, j), keepsQuota(j, reason))", "	if err := finishDeactivation(ctx, j); err != nil || j.active(ctx) {\n		return stopped, cmp.Or(err, keepsQuota(j, reason))"),
-		bug("the quota of a child Job goes that JobSet is about to run again", "TestReclaimablePodsAreOfJobsThatStay", "if isJobComplete(child) && child.DeletionTimestamp.IsZero() {", "if isJobComplete(child) {"),
+		bug("the quota of a child Job goes that JobSet is about to run again", "TestReclaimablePodsAreOfJobsThatStay", "if podset.JobHas(child, batchv1.JobComplete) && child.DeletionTimestamp.IsZero() {", "if podset.JobHas(child, batchv1.JobComplete) {"),
 	),
 	in("pkg/integration/ensurestarted.go",
 		bug("a job whose pods wait for their first one's node loses its quota", "TestLackOf", "exclusive && !selects && state", "exclusive && selects && state"),

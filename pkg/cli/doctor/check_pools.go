@@ -154,8 +154,14 @@ func taints(f *Facts, found func(hit)) {
 			}
 		}
 		inOrder := slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) })
+		tolerations := slices.Clone(flavor.Spec.Tolerations)
 		for _, taint := range inOrder {
-			found(taintHit(flavor, taint, nodes[taint], all))
+			// Each command sets the whole list, so that a later one has those of the earlier ones.
+			with := append(slices.Clone(tolerations), corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect})
+			if len(nodes[taint]) == all {
+				tolerations = with
+			}
+			found(taintHit(flavor, taint, nodes[taint], all, with))
 		}
 	}
 }
@@ -193,10 +199,9 @@ func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 
 // taintHit is about a taint of some of a flavor's GPU nodes. One that others do not have was set for these nodes, such as to
 // drain them, and a toleration in the flavor would keep jobs there.
-func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes []string, all int) hit {
-	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
+func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes []string, all int, tolerations []corev1.Toleration) hit {
 	h := about("ResourceFlavor", "", flavor.Name, "nodes", show.Count(len(nodes), "GPU node"), "taint", taint.ToString(),
-		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", append(slices.Clone(flavor.Spec.Tolerations), toleration)))
+		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", tolerations))
 	racked := flavor.Spec.TopologyName != nil
 	switch off := fmt.Sprintf("%s:%s-", taint.Key, taint.Effect); {
 	case len(nodes) < all:

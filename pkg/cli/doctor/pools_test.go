@@ -100,6 +100,14 @@ func TestPools(t *testing.T) {
 		}),
 		"a taint that Kueue does not know of": on(tainted).fails("TaintNotTolerated", "ResourceFlavor h100",
 			`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
+		"two taints that Kueue does not know of": on(tainted, func(f *Facts) {
+			for n := range f.Nodes {
+				f.Nodes[n].Spec.Taints = append(f.Nodes[n].Spec.Taints, corev1.Taint{Key: "zone", Effect: corev1.TaintEffectNoSchedule})
+			}
+		}).finds(found(Error, "TaintNotTolerated", "ResourceFlavor h100",
+			`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
+			found(Error, "TaintNotTolerated", "ResourceFlavor h100",
+				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"},{"key":"zone","operator":"Exists","effect":"NoSchedule"}]}]'`)),
 		"a taint of some nodes, such as for maintenance": on(oneTainted).fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes gpu-1 team:NoSchedule-"),
 		"a taint of some nodes under a topology":         on(oneTainted, racked).fails("TaintNotTolerated", "ResourceFlavor h100", "kubectl taint nodes gpu-1 team:NoSchedule-"),
 		"a taint under a topology": on(tainted, racked).

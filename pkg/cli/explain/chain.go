@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // Link is an object on the way from a TrainJob to its pods.
@@ -143,7 +144,10 @@ func openChecks(wl *kueue.Workload) string {
 func jobSetLinks(f *Facts) []Link {
 	if f.JobSet == nil {
 		l := Link{Depth: 1, Kind: "JobSet", Name: f.Job.Name, State: "Missing"}
-		if !f.over() {
+		switch {
+		case !f.Saw(jobSets):
+			l.State = Unseen
+		case !f.over():
 			l.WaitsFor = "Trainer to make it"
 		}
 		return []Link{l}
@@ -159,18 +163,18 @@ func jobSetLinks(f *Facts) []Link {
 	case suspended:
 		l.State, l.WaitsFor = "Suspended", "Trainer to resume it"
 	}
-	links := []Link{l}
+	links, groups := []Link{l}, f.podGroups()
 	for i := range f.JobSet.Spec.ReplicatedJobs {
-		links = append(links, replicatedJobLinks(f, &f.JobSet.Spec.ReplicatedJobs[i])...)
+		links = append(links, replicatedJobLinks(f, &f.JobSet.Spec.ReplicatedJobs[i], groups)...)
 	}
 	return links
 }
 
 // replicatedJobLinks returns the Jobs of a replicated job, or says why there are none.
-func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
+func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob, groups []PodGroup) []Link {
 	var links []Link
 	for _, job := range f.jobsOf(rj.Name) {
-		pods := picked(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name })
+		pods := picked(groups, func(g PodGroup) bool { return g.Job == job.Name })
 		links = append(links, jobLink(f, job, len(pods) > 0))
 		for n := range pods {
 			l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(pods[n].Pods), "pod"), State: pods[n].State, Pods: &pods[n]}
@@ -190,15 +194,18 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 	if f.JobSet.Status.TerminalState != "" {
 		l.WaitsFor = ""
 	}
+	if !f.Saw(childJobs) {
+		l.State, l.WaitsFor = Unseen, ""
+	}
 	return []Link{l}
 }
 
 func jobLink(f *Facts, job *batchv1.Job, hasPods bool) Link {
 	l := Link{Depth: 2, Kind: "Job", Name: job.Name, State: "Active"}
 	switch {
-	case has(job, batchv1.JobFailed):
+	case podset.JobHas(job, batchv1.JobFailed):
 		l.State = string(batchv1.JobFailed)
-	case has(job, batchv1.JobComplete):
+	case podset.JobHas(job, batchv1.JobComplete):
 		l.State = string(batchv1.JobComplete)
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"

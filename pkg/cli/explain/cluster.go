@@ -22,7 +22,7 @@ type Cluster struct {
 	*inventory.Inventory
 
 	// now is what there is, stopped queues taken as running: that they are stopped is told
-	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
+	// on its own, and without what makes ClusterQueues inactive because the user may not see it. unlimited is now without the borrowing limits of ClusterQueues, empty is
 	// now without anybody's pods, and with all nodes ready.
 	now, unlimited, empty *scheduler.Snapshot
 	// asked are the Workloads of the jobs of a table, which are decided about in one play.
@@ -38,7 +38,18 @@ type Cluster struct {
 // could not work with either: cohorts in a circle.
 func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
-	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
+	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) {
+		spec.StopPolicy = nil
+		if !i.Saw(checks) {
+			spec.AdmissionChecksStrategy = nil
+		}
+	})
+	if !i.Saw(topologies) {
+		active.Flavors = slices.Clone(active.Flavors)
+		for n := range active.Flavors {
+			active.Flavors[n].Spec.TopologyName = nil
+		}
+	}
 	var err error
 	if c.now, err = active.Snapshot(ctx, i.Workloads); err != nil {
 		return nil, err
@@ -75,8 +86,15 @@ const (
 	flavors       = inventory.Flavors
 	checks        = inventory.AdmissionChecks
 	workloads     = inventory.Workloads
+	topologies    = inventory.Topologies
 	nodes         = inventory.Nodes
 	pods          = inventory.Pods
+)
+
+// The kinds of what is made of a TrainJob, beside pods.
+const (
+	jobSets   = "jobsets.jobset.x-k8s.io"
+	childJobs = "jobs.batch"
 )
 
 // flavorsOf returns the flavors of a ClusterQueue, nil for one that is not there.
@@ -91,6 +109,17 @@ func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor
 // of its PodSets are placed by topology.
 func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
+}
+
+// clusterQueueOf is the one that a Workload has quota of or, before that, its LocalQueue's; empty where that is not there.
+func (c *Cluster) clusterQueueOf(wl *kueue.Workload) kueue.ClusterQueueReference {
+	if wl.Status.Admission != nil {
+		return wl.Status.Admission.ClusterQueue
+	}
+	if queue := c.LocalQueue(wl.Namespace, wl.Spec.QueueName); queue != nil {
+		return queue.Spec.ClusterQueue
+	}
+	return ""
 }
 
 // find returns the first item that is wanted, or nil.

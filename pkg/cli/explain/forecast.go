@@ -92,11 +92,19 @@ func (f *Facts) outlook() *outlook.Outlook {
 // supposed reports whether the facts are of a manifest, or of a job as it is not.
 func (f *Facts) supposed() bool { return f.Job.UID == "" || f.Supposed != "" }
 
-// seesQueues reports whether the user sees who has quota, and who waits for it.
-func (f *Facts) seesQueues() bool { return len(f.unseenQueues()) == 0 }
+// seesQueues reports whether the user sees all that Kueue gives quota by.
+func (f *Facts) seesQueues() bool {
+	kind, _ := f.unseenQueues()
+	return kind == ""
+}
 
-func (f *Facts) unseenQueues() []string {
-	return (&outlook.Outlook{Inventory: f.Cluster.Inventory}).UnseenQueues()
+// unseenQueues is the first kind that the user may not list of those that Kueue gives quota by, and what it would tell.
+func (f *Facts) unseenQueues() (kind, what string) {
+	unseen := append((&outlook.Outlook{Inventory: f.Cluster.Inventory}).Unseen(), "")
+	if kind = unseen[0]; slices.Contains([]string{topologies, nodes, checks}, kind) {
+		return kind, kind
+	}
+	return kind, "what others have"
 }
 
 // workload is the job's or, without one, the one that it would get now.

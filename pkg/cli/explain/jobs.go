@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kubeflow/trainer/v2/pkg/constants"
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,17 +28,17 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// podsMade counts the pods that are there, and those that there should be by now: what Jobs that
-// are not over want at a time, and those of Jobs that are due.
+// podsMade counts the pods that are there, without those that have failed, and those that there should be by now: what
+// Jobs that are not over want at a time, and those of Jobs that are due.
 func (f *Facts) podsMade() (made, wanted int32) {
 	for i := range f.Jobs {
 		job := &f.Jobs[i]
 		if podset.JobEnded(job) {
 			continue
 		}
-		wanted += podset.PodsOfJob(&job.Spec)
+		wanted += max(0, podset.PodsOfJob(&job.Spec)-failedIndexes(job))
 		for j := range f.Pods {
-			if f.Pods[j].Labels[batchv1.JobNameLabel] == job.Name {
+			if pod := &f.Pods[j]; pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Status.Phase != corev1.PodFailed {
 				made++
 			}
 		}
@@ -50,6 +51,18 @@ func (f *Facts) podsMade() (made, wanted int32) {
 		wanted += f.jobsDue(rj) * podset.PodsPerReplica(rj)
 	}
 	return made, wanted
+}
+
+// failedIndexes counts those of a Job for which it makes no pods any more, such as "1,3-5".
+func failedIndexes(job *batchv1.Job) (n int32) {
+	for span := range strings.SplitSeq(ptr.Deref(job.Status.FailedIndexes, ""), ",") {
+		first, last, _ := strings.Cut(span, "-")
+		from, err := strconv.Atoi(first)
+		if to, _ := strconv.Atoi(cmp.Or(last, first)); err == nil {
+			n += int32(to - from + 1)
+		}
+	}
+	return n
 }
 
 // jobsToCome reports whether JobSet has yet to make or to resume Jobs. It makes Service and
@@ -88,7 +101,7 @@ func (f *Facts) reached(on *jobsetapi.DependsOn) bool {
 		if on.Status == jobsetapi.DependencyReady {
 			return podset.JobEnded(job) || job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podset.PodsOfJob(&job.Spec)
 		}
-		return has(job, batchv1.JobComplete)
+		return podset.JobHas(job, batchv1.JobComplete)
 	})
 	return rj != nil && len(reached) >= int(rj.Replicas)
 }
@@ -103,20 +116,29 @@ func (f *Facts) jobsOf(replicatedJob string) []*batchv1.Job {
 	return jobs
 }
 
-// jobsOverSince returns when the last Job has completed, or a time after that.
-func (f *Facts) jobsOverSince(since metav1.Time) metav1.Time {
+// backoff is how long the Job controller may wait before it makes a pod in place of one that has failed.
+const backoff = 10 * time.Minute
+
+// podsDue returns from when on Jobs have pods: when the last Job before them has completed, when they make others in place
+// of those that have failed, or a time after that.
+func (f *Facts) podsDue(since metav1.Time) metav1.Time {
+	due := []time.Time{since.Time}
 	for i := range f.Jobs {
-		if at := f.Jobs[i].Status.CompletionTime; at != nil && since.Before(at) {
-			since = *at
+		if at := f.Jobs[i].Status.CompletionTime; at != nil {
+			due = append(due, at.Time)
 		}
 	}
-	return since
-}
-
-func has(job *batchv1.Job, condition batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Status == corev1.ConditionTrue && c.Type == condition
-	})
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		if pod.Status.Phase != corev1.PodFailed {
+			continue
+		}
+		due = append(due, pod.CreationTimestamp.Add(backoff))
+		for _, c := range pod.Status.Conditions {
+			due = append(due, c.LastTransitionTime.Add(backoff))
+		}
+	}
+	return metav1.NewTime(slices.MaxFunc(due, time.Time.Compare))
 }
 
 // refusedMaking are the events of those who could not make something, from the TrainJob to the

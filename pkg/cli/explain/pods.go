@@ -260,6 +260,10 @@ func (g PodGroup) blocked() bool {
 	return !slices.Contains([]string{"Running", "Succeeded", "Failed", "Terminating"}, g.Reason)
 }
 
+func (g PodGroup) text() string {
+	return fmt.Sprintf("%s of Job %s: %s", show.Count(len(g.Pods), "pod"), g.Job, g.why())
+}
+
 func (g PodGroup) why() string {
 	if g.Message == "" {
 		return g.Reason

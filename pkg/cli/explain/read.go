@@ -203,8 +203,8 @@ func (r *reading) children(ctx context.Context) {
 	if r.name != "" {
 		of, named = client.MatchingLabels{jobsetapi.JobSetNameKey: r.name}, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: r.name}}
 	}
-	list(ctx, r, "jobsets.jobset.x-k8s.io", &r.JobSets, named...)
-	list(ctx, r, "jobs.batch", &r.Jobs, of)
+	list(ctx, r, jobSets, &r.JobSets, named...)
+	list(ctx, r, childJobs, &r.Jobs, of)
 	list(ctx, r, pods, &r.Pods, of)
 	slices.SortFunc(r.Jobs, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 }

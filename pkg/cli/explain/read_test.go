@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -63,7 +64,7 @@ func TestReadAll(t *testing.T) {
 			visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
 		}, want: map[string]Position{"m-second": {Place: 5, Source: Visibility}}},
 		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
-			unseen: []string{"jobsets.jobset.x-k8s.io", "jobs.batch", pods, workloads, localQueues, "events"}},
+			unseen: []string{jobSets, childJobs, pods, workloads, localQueues, "events"}},
 	}, func(t *testing.T, tc row) {
 		tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 		c := tc.harness.client()
@@ -82,6 +83,20 @@ func TestReadAll(t *testing.T) {
 		expect.Same(t, "Unexpected positions", tc.want, got)
 		expect.Same(t, "Unexpected kinds", tc.unseen, snapshot.Unseen)
 	})
+}
+
+// TestOfWithoutJobSets is for who may not list JobSets: pods name theirs, which has the job's name. What Kueue says of the
+// Workload is a warning, too.
+func TestOfWithoutJobSets(t *testing.T) {
+	s := newScene()
+	s.Unseen = []string{jobSets}
+	around := s.facts(t).Around
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-node-0-0", Labels: map[string]string{jobsetapi.JobSetNameKey: "llm"}}}
+	told := corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}, InvolvedObject: corev1.ObjectReference{UID: s.Workload.UID}, Reason: "SecondPassFailed"}
+	snapshot := &Snapshot{Around: around, Workloads: s.inventory.Workloads, Pods: []corev1.Pod{pod}, Events: []corev1.Event{told}}
+	f := snapshot.Of(s.Job)
+	expect.Same(t, "Unexpected pods", snapshot.Pods, f.Pods)
+	expect.Same(t, "Unexpected warnings", snapshot.Events, f.Warnings)
 }
 
 // TestOfAllDecidesInOnePlay has Kueue decide about all jobs as soon as it is asked about one.

@@ -155,14 +155,17 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 	}
 	if f.Workload != nil {
 		f.PodSets = podSetsOf(f.Workload)
+		f.Warnings = append(f.Warnings, told(f.Workload.UID)...)
 	}
 	for i := range by.jobSets[job.UID] {
 		f.JobSet = &by.jobSets[job.UID][i]
 	}
 	if f.JobSet != nil {
-		key := client.ObjectKeyFromObject(f.JobSet)
-		f.Jobs, f.Pods = by.jobs[key], by.pods[key]
 		f.Warnings = append(f.Warnings, told(f.JobSet.UID)...)
+	}
+	if f.JobSet != nil || !s.Saw(jobSets) {
+		key := client.ObjectKeyFromObject(job) // The JobSet has the job's name.
+		f.Jobs, f.Pods = by.jobs[key], by.pods[key]
 		for i := range f.Jobs {
 			f.Warnings = append(f.Warnings, told(f.Jobs[i].UID)...)
 		}

@@ -244,7 +244,10 @@ func running(f *Facts) State {
 		_, wanted := f.podsMade()
 		run = int64(wanted)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.conditionSince(kueue.WorkloadAdmitted)}
+	s := State{Phase: Running, Reason: "Running", Message: "runs", Since: f.conditionSince(kueue.WorkloadAdmitted)}
+	if f.Saw(pods) || f.hiddenJobs() == nil {
+		s.Message += fmt.Sprintf(" with %s", show.Count(run, "pod"))
+	}
 	if f.Workload != nil {
 		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
 	}

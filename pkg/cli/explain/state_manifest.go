@@ -87,10 +87,11 @@ func unnamed(f *Facts) *State {
 func scheduled(f *Facts) *State {
 	asks, d := "asks for "+needs(f.PodSets), f.forecast()
 	_, assigned := assignable(Flavors(f))
+	_, unseen := f.unseenQueues()
 	switch {
 	case d == nil && assigned:
 		return &State{Reason: Unseen,
-			Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
+			Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see %s", asks, f.queueText(), unseen),
 			Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
 	case d != nil && d.Outcome == scheduler.Admits:
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})

@@ -5,8 +5,11 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -16,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -23,8 +27,9 @@ import (
 func reserving(f *Facts) *State {
 	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Since: f.conditionSince(kueue.WorkloadQuotaReserved)}
 	var waits []string
-	refused := false
+	refused, ready := false, []time.Time{{}}
 	for _, check := range f.Workload.Status.AdmissionChecks {
+		ready = append(ready, check.LastTransitionTime.Time)
 		if check.State == kueue.CheckStateReady {
 			continue
 		}
@@ -47,6 +52,15 @@ func reserving(f *Facts) *State {
 		s.Reason, s.Stuck = "NotDispatched", true
 		s.Remedy = "see that a worker cluster is connected: kubectl get multikueueclusters"
 		waits[0] += ", and Kueue has asked no worker cluster"
+	}
+	if len(waits) == 0 && kueuelib.HasTopologyAssignmentsPending(f.Workload) {
+		s.Reason, waits = "TopologyPending", []string{"its admission checks are Ready, and Kueue finds no nodes for it in the topology"}
+		if told := f.warning("SecondPassFailed"); told != nil {
+			waits = append(waits, told.Message)
+		}
+		if f.Now.Sub(slices.MaxFunc(ready, time.Time.Compare)) > asleep {
+			s.Stuck, s.Remedy = true, "see that the nodes that were made for it are ready, free, and have the labels of the flavor and its topology: kubectl describe resourceflavors,topologies"
+		}
 	}
 	s.Message = fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())
 	if len(waits) > 0 {
@@ -88,12 +102,14 @@ func unplaced(f *Facts) *State {
 // starting is for a job that was started, and whose pods do not all run.
 func starting(f *Facts) *State {
 	s := &State{Phase: Starting, Since: f.conditionSince(kueue.WorkloadAdmitted)}
-	if !f.Saw(pods) {
+	hidden := f.hiddenJobs()
+	if hidden == nil && !f.Saw(pods) {
 		return f.byJobs(s)
 	}
 	var missing []string
-	for _, g := range picked(f.podGroups(), PodGroup.blocked) {
-		missing = append(missing, fmt.Sprintf("%s of Job %s: %s", show.Count(len(g.Pods), "pod"), g.Job, g.why()))
+	groups := f.podGroups()
+	for _, g := range picked(groups, PodGroup.blocked) {
+		missing = append(missing, g.text())
 		if s.Reason != "" && (s.Stuck || !g.stuck(f.Now)) {
 			continue
 		}
@@ -103,13 +119,20 @@ func starting(f *Facts) *State {
 			missing = append(missing, misplaced.Message)
 		}
 	}
-	if made, wanted := f.podsMade(); made < wanted {
+	made, wanted := f.podsMade()
+	switch {
+	case hidden != nil && len(missing) == 0:
+		return f.byTrainer(s, *hidden)
+	case hidden == nil && made < wanted:
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
+		for _, g := range picked(groups, func(g PodGroup) bool { return g.Reason == string(corev1.PodFailed) }) {
+			missing = append(missing, g.text())
+		}
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
 			s.because(unmade, "")
 			missing = append(missing, unmade.Message)
-		} else if s.Since != nil && f.overdue(f.jobsOverSince(*s.Since)) && made == 0 {
+		} else if s.Since != nil && f.overdue(f.podsDue(*s.Since)) && made == 0 {
 			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)
 		}
 	}
@@ -138,10 +161,30 @@ func (f *Facts) byJobs(s *State) *State {
 	return s
 }
 
+// hiddenJobs is the kind that the user may not list of those that tell which pods there should be; nil for none.
+func (f *Facts) hiddenJobs() *string {
+	return find([]string{jobSets, childJobs}, func(kind *string) bool { return !f.Saw(*kind) })
+}
+
+// byTrainer is for who may not see a kind of those that tell which pods there should be: Trainer tells how many Jobs are ready.
+func (f *Facts) byTrainer(s *State, hidden string) *State {
+	statuses := f.Job.Status.JobsStatus
+	begun := find(statuses, func(of *trainer.JobStatus) bool { return ptr.Deref(of.Ready, 0) > 0 })
+	starts := find(statuses, func(of *trainer.JobStatus) bool { return ptr.Deref(of.Active, 0) > ptr.Deref(of.Ready, 0) })
+	if f.JobSet != nil && podset.Ready(f.JobSet, statuses) || f.JobSet == nil && begun != nil && starts == nil {
+		return nil
+	}
+	s.Reason, s.Hidden, s.Remedy = Unseen, hidden, "ask for the right to list them"
+	s.Message = fmt.Sprintf("was started (%s), and whether all of its pods run cannot be told, because you may not list %s", f.assignment(), hidden)
+	return s
+}
+
 // misplaced tells what is wrong with the flavors that the job has, or nil.
 func (f *Facts) misplaced() *State {
 	return warnedOf(picked(Flavors(f), func(v Verdict) bool { return v.Assigned }))
 }
 
 // AllRun reports whether all pods that can run do.
-func (f *Facts) AllRun() bool { return !f.Job.Suspended() && f.JobSet != nil && starting(f) == nil }
+func (f *Facts) AllRun() bool {
+	return !f.Job.Suspended() && (f.JobSet != nil || !f.Saw(jobSets)) && starting(f) == nil
+}

@@ -14,11 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -178,7 +180,7 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 		}
 		return s
 	case d == nil && !f.seesQueues():
-		return f.kueueSays(f.unseenQueues()[0], "what others have")
+		return f.kueueSays(f.unseenQueues())
 	case d == nil:
 		return f.notYet(assignment)
 	case d.Behind != nil:
@@ -216,6 +218,7 @@ func heldBack(f *Facts) *State {
 		return nil
 	}
 	retry, classless := wl.Status.RequeueState, f.classMissing()
+	requeued := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadRequeued)
 	failed := find(wl.Status.AdmissionChecks, func(c *kueue.AdmissionCheckState) bool {
 		return c.State == kueue.CheckStateRejected || c.State == kueue.CheckStateRetry
 	})
@@ -231,6 +234,9 @@ func heldBack(f *Facts) *State {
 	case kueuelib.IsLeftBehind(wl):
 		return &State{Reason: "NotRequeued", Stuck: true, Remedy: f.anotherWorkload(),
 			Message: "and was activated after Kueue had deactivated it, which Kueue does not queue again"}
+	case requeued != nil && requeued.Status == metav1.ConditionFalse && requeued.Reason == kueue.WorkloadInadmissible:
+		return &State{Reason: KueueRefuses, Stuck: true, Message: "and Kueue does not queue it: " + cmp.Or(scheduler.WhyWaiting(wl), requeued.Message),
+			Remedy: "put right what Kueue says, in the resource claims of the job's runtime, or in deviceClassMappings of Kueue's configuration"}
 	case kueuelib.HasAdmissionGate(wl):
 		return &State{Reason: "AdmissionGated", Message: "and is held back by annotation kueue.x-k8s.io/admission-gated-by",
 			Remedy: "whoever set the annotation has to take it off", Stuck: true}
@@ -244,7 +250,7 @@ func heldBack(f *Facts) *State {
 
 // notYet is for a job that fits: Kueue has not looked, looks at others first, or goes by more than what is seen here.
 func (f *Facts) notYet(assignment string) *State {
-	cq, p := f.clusterQueue(), f.Place()
+	cq, p, unready := f.clusterQueue(), f.Place(), f.unready()
 	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	switch {
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
@@ -255,7 +261,10 @@ func (f *Facts) notYet(assignment string) *State {
 		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, before),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
-	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
+	case unready != nil:
+		return &State{Reason: kueue.WorkloadQuotaReservedReasonWaitingForPodsReady, Remedy: "wait, or see why they are not ready",
+			Message: fmt.Sprintf("which would fit (%s), but Kueue admits nobody before the pods of %s are ready (waitForPodsReady.blockAdmission)", assignment, inventory.JobName(unready))}
+	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp) && !f.looksAtOthers():
 		return &State{Reason: "KueueSilent", Stuck: true,
 			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
 			Remedy:  fmt.Sprintf("see that Kueue runs (kubectl -n %s get pods); if it does, %s", cluster.WithDefaults(f.Manager).KueueConfigMap.Namespace, f.lookAgain())}
@@ -270,6 +279,29 @@ func (f *Facts) notYet(assignment string) *State {
 			Remedy: fmt.Sprintf("%s, look for what else it goes by, such as defaults of a LimitRange: kubectl -n %s describe limitranges", again, f.Job.Namespace)}
 	}
 	return &State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+}
+
+// unready is one that has quota and pods that are not ready, where Kueue admits nobody else before they are; nil for none.
+func (f *Facts) unready() *kueue.Workload {
+	says := func(wl *kueue.Workload) bool {
+		return strings.Contains(scheduler.WhyWaiting(wl), "to be in PodsReady condition")
+	}
+	settings := ptr.Deref(ptr.Deref(f.Kueue, configapi.Configuration{}).WaitForPodsReady, configapi.WaitForPodsReady{})
+	if !ptr.Deref(settings.BlockAdmission, false) && (f.Kueue != nil || find(f.Cluster.Workloads, says) == nil) {
+		return nil
+	}
+	return find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
+		return kueuelib.HasQuotaReservation(wl) && !kueuelib.IsFinished(wl) && state.True(wl, kueue.WorkloadPodsReady) == nil
+	})
+}
+
+// looksAtOthers reports whether Kueue has just looked at another of the ClusterQueue: it looks at one of them at a time, and
+// notes nothing of the next before that.
+func (f *Facts) looksAtOthers() bool {
+	return find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
+		looked := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+		return looked != nil && !f.overdue(looked.LastTransitionTime) && f.Cluster.clusterQueueOf(wl) == f.clusterQueueName()
+	}) != nil
 }
 
 // asleep is how long Kueue may take to look at those again whom it has refused.

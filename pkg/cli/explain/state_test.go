@@ -318,6 +318,10 @@ func TestStateOf(t *testing.T) {
 		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(workloads), strict, func(s *scene) {
 			s.Visible = &Position{Place: 2, Pending: 3, Source: Visibility}
 		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd of 3 pending", askAdmin),
+		"a user who may not see admission checks, of a job that Kueue has refused": given(withoutChecks, taken("h100", 4), refusedBefore(time.Minute, "Pending")).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
+		"a user who may not see admission checks, of a job that fits": given(withoutChecks, refusedBefore(time.Minute, "Pending")).is(
+			Waiting, "Unseen", needs32+"and Kueue says: resource cpu unavailable in ClusterQueue"+alone, "ask an admin to run this command: you may not see admissionchecks.kueue.x-k8s.io"),
 		"a user who may not see what others have, of more than there ever is": given(unseenKind(workloads), ofH100, func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(
 			Waiting, "ExceedsQuota", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most", raiseOrCut+"8 GPUs"),
 		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
@@ -358,6 +362,30 @@ func TestStateOf(t *testing.T) {
 		"Kueue does not look": given().stuck(Waiting, "KueueSilent",
 			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
 			"see that Kueue runs (kubectl -n kueue-system get pods); if it does, "+lookAgain),
+		"Kueue looks at others of its queue first": given(taken("a100", 1), func(s *scene) {
+			s.inventory.Workloads[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+		}).is(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue looks at nobody of its queue": given(taken("a100", 1), func(s *scene) {
+			s.inventory.Workloads[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+			s.inventory.Workloads[0].Status.Admission.ClusterQueue = "other"
+		}).stuck(Waiting, "KueueSilent",
+			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
+			"see that Kueue runs (kubectl -n kueue-system get pods); if it does, "+lookAgain),
+		"Kueue admits nobody before the pods of others are ready": given(taken("a100", 1), func(s *scene) {
+			s.Kueue = &configapi.Configuration{WaitForPodsReady: &configapi.WaitForPodsReady{BlockAdmission: new(true)}}
+		}).is(Waiting, "WaitingForPodsReady", needs32+othersNotReady+alone, whyNotReady),
+		"Kueue admits nobody before the pods of others are ready, as it says to whom may not see its configuration": given(taken("a100", 1), unseenSettings,
+			withoutQuota("waiting for all admitted workloads to be in PodsReady condition")).is(Waiting, "WaitingForPodsReady", needs32+othersNotReady+alone, whyNotReady),
+		"the pods of others are ready": given(taken("a100", 1), func(s *scene) {
+			s.Kueue = &configapi.Configuration{WaitForPodsReady: &configapi.WaitForPodsReady{BlockAdmission: new(true)}}
+			setCondition(&s.inventory.Workloads[0], kueue.WorkloadPodsReady, "", "", metav1.NewTime(now))
+			s.Workload.CreationTimestamp = metav1.NewTime(now)
+		}).is(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"it claims devices that Kueue does not know": given(refusedBefore(4*time.Minute, kueue.WorkloadInadmissible), func(s *scene) {
+			s.Workload.Status.Conditions[0].Message = "DeviceClass gpu.nvidia.com is not mapped"
+			s.Workload.Status.Conditions = append(s.Workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadRequeued, Status: "False", Reason: kueue.WorkloadInadmissible})
+		}).stuck(Waiting, "KueueRefuses", needs32+"and Kueue does not queue it: DeviceClass gpu.nvidia.com is not mapped",
+			"put right what Kueue says, in the resource claims of the job's runtime, or in deviceClassMappings of Kueue's configuration"),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
@@ -397,6 +425,12 @@ func TestStateOf(t *testing.T) {
 		"quota reserved, nobody looks after the check": given(reserved, checked("budget", kueue.CheckStatePending, "")).stuck(
 			Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
 			"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
+		"quota reserved, and Kueue is about to look for nodes": given(reserved, delayed(1)).is(Reserved, "TopologyPending",
+			"has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: its admission checks are Ready, and Kueue finds no nodes for it in the topology", ""),
+		"quota reserved, and Kueue finds no nodes": given(reserved, delayed(4), warned("SecondPassFailed", `topology "racks" allows to fit only 2 out of 4 pod(s)`)).stuck(Reserved, "TopologyPending",
+			"has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: its admission checks are Ready, and Kueue finds no nodes for it in the topology; "+
+				`topology "racks" allows to fit only 2 out of 4 pod(s)`,
+			"see that the nodes that were made for it are ready, free, and have the labels of the flavor and its topology: kubectl describe resourceflavors,topologies"),
 		"admitted and about to be started": given(placed, atOnce).is(Starting, "Placing", "is admitted (node on flavor h100) and about to be started", ""),
 		"admitted and not started": given(placed).stuck(Starting, "NotStarted",
 			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
@@ -411,6 +445,24 @@ func TestStateOf(t *testing.T) {
 		"started, no pods yet": given(admitted, atOnce).is(Starting, "PodsMissing", notMade, ""),
 		"started, and no pods come": given(admitted).stuck(Starting, "PodsMissing",
 			notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
+		"its pods have failed, and others are to come": given(admitted, withPods(4, failedPod)).is(Starting, "PodsMissing", notMade+allFailed, ""),
+		"its pods have failed long ago, and no others come": given(admitted, withPods(4, failedPod), func(s *scene) { s.Now = now.Add(12 * time.Minute) }).stuck(
+			Starting, "PodsMissing", notMade+allFailed, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
+		"its pods have failed, and others are refused": given(admitted, withPods(4, failedPod), warned("FailedCreate", "denied by policy")).stuck(
+			Starting, "PodsRefused", notMade+allFailed+podsDenied, refusedRemedy),
+		"the pods of some indexes have failed for good": given(admitted, withPods(1, runningPod), withPods(3, failedPod), func(s *scene) { s.Jobs[0].Status.FailedIndexes = new("1,2-3") }).is(
+			Running, "Running", "runs with 1 pod in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
+		"ready, for whom may not see Jobs": given(admitted, withPods(4, runningPod), readyInTrainer, unlisted(childJobs)).is(Running, "Running", runs4, ""),
+		"started, for whom may not see Jobs": given(admitted, withPods(4, runningPod), unlisted(childJobs)).is(
+			Starting, "Unseen", startedUnseen+"jobs.batch", "ask for the right to list them"),
+		"ready, for whom may not see JobSets": given(admitted, withPods(4, runningPod), readyInTrainer, unlisted(jobSets, childJobs)).is(Running, "Running", runs4, ""),
+		"ready, for whom may not see anything of it": given(admitted, readyInTrainer, unlisted(jobSets, childJobs, pods)).is(
+			Running, "Running", "runs in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
+		"started, for whom may not see anything of it": given(admitted, unlisted(jobSets, childJobs, pods)).is(
+			Starting, "Unseen", startedUnseen+"jobsets.jobset.x-k8s.io", "ask for the right to list them"),
+		"pods that no node takes, for whom may not see JobSets": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none")), unlisted(jobSets)).is(
+			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
+			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
 		"pods behind our gate": given(admitted, withPods(4, gate(patch.AdmissionGate))).stuck(Starting, "AdmissionGate",
 			fourPods+"AdmissionGate (scheduling gate kueue-trainer.dev/admission)",
 			"kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"),
@@ -494,6 +546,13 @@ func TestStateOf(t *testing.T) {
 		"a manifest of one who does not see what others have": given(manifestOf, unseenKind(workloads)).is(NotCreated, "Unseen",
 			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have",
 			"ask an admin to run this command, or submit the job and explain it by its name"),
+		"a manifest of one who does not see the nodes of a topology": given(onlyTopologies, manifestOf, unseenKind(nodes), func(s *scene) { s.inventory.Nodes = nil }).is(NotCreated, "Unseen",
+			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see nodes",
+			"ask an admin to run this command, or submit the job and explain it by its name"),
+		"a manifest of one who does not see topologies, where quota is in use": given(onlyTopologies, manifestOf, unseenKind(topologies), taken("h100", 4), func(s *scene) { s.inventory.Topologies = nil }).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
+		"a manifest of one who does not see admission checks, where quota is in use": given(manifestOf, withoutChecks, taken("h100", 4)).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 		"a manifest for a stopped queue": given(manifestOf, queueHeld).stuck(NotCreated, "LocalQueueStopped",
 			"would not start: it waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
@@ -574,6 +633,50 @@ func refusedBefore(ago time.Duration, reason string) func(*scene) {
 func initialized(s *scene) {
 	s.Workload.Spec.PodSets = []kueue.PodSet{podSet("initializer", 1), podSet("node", 3)}
 	s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "initializer", Count: 1}}
+}
+
+const (
+	othersNotReady = "which would fit (node on flavor h100), but Kueue admits nobody before the pods of team/other-a100 are ready (waitForPodsReady.blockAdmission)"
+	whyNotReady    = "wait, or see why they are not ready"
+	allFailed      = "; 4 pods of Job llm-node-0: Failed (evicted)"
+	startedUnseen  = "was started (node on flavor h100), and whether all of its pods run cannot be told, because you may not list "
+)
+
+// failedPod is one that has failed, of which the Job controller makes another.
+func failedPod(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Message = corev1.PodFailed, "evicted" }
+
+// readyInTrainer has Trainer say that the job's pods are ready.
+func readyInTrainer(s *scene) {
+	s.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1)), Active: new(int32(1))}}
+}
+
+// unlisted takes away what the user may not list of what was made of the job.
+func unlisted(kinds ...string) func(*scene) {
+	return func(s *scene) {
+		s.Unseen = kinds
+		if !s.Saw(jobSets) {
+			s.JobSet = nil
+		}
+		if !s.Saw(childJobs) {
+			s.Jobs = nil
+		}
+	}
+}
+
+// withoutChecks has the ClusterQueue name an admission check that the user may not see.
+func withoutChecks(s *scene) {
+	checkedBy("x")(s)
+	s.inventory.AdmissionChecks = nil
+	unseenKind(checks)(s)
+}
+
+// delayed is the job whose admission check has been Ready for some minutes, and that Kueue has yet to find nodes for.
+func delayed(minutes int) func(*scene) {
+	return func(s *scene) {
+		checked("nodes", kueue.CheckStateReady, "")(s)
+		s.Workload.Status.AdmissionChecks[0].LastTransitionTime = minutesAgo(minutes)
+		s.Workload.Status.Admission.PodSetAssignments[0].DelayedTopologyRequest = new(kueue.DelayedTopologyRequestStatePending)
+	}
 }
 
 func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }

@@ -83,7 +83,7 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 // check makes the nodes, or leads to other clusters, it looks later.
 func (a *assigner) places(flavor *kueue.ResourceFlavor) bool {
 	queue := a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
-	return flavor.Spec.TopologyName != nil && queue != nil &&
+	return flavor.Spec.TopologyName != nil && queue != nil && (a.Cluster.Saw(checks) || len(inventory.Checks(a.cq)) == 0) &&
 		!queue.HasMultiKueueAdmissionCheck() && !queue.HasProvRequestAdmissionCheck(kueue.ResourceFlavorReference(flavor.Name))
 }
 

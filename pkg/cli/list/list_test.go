@@ -125,6 +125,8 @@ func TestLines(t *testing.T) {
 		"one without a Workload": {change: func(f *explain.Facts) { f.Workload = nil }, want: "llm Unqueued gpus - - - - - NobodyReacts"},
 		"one that runs, with the flavor of its GPUs, where pods may not be seen": {change: kit.All(runs(1), podsUnseen), want: "llm Running gpus h100 16 100 - 3m -"},
 		"one that starts, where pods may not be seen":                            {change: kit.All(runs(0), podsUnseen), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady"},
+		"one that starts, where Jobs may not be seen": {change: kit.All(runs(0), func(f *explain.Facts) { f.Unseen = []string{"jobs.batch"} }),
+			want: "llm Starting gpus h100 16 100 - 3m <unknown>", unknown: []Unseen{{"jobs.batch", []string{"reason"}}}},
 		"one that runs in a worker, with its flavor there": {change: in(explain.Worker{Facts: facts(t, nil, runs(1), podsUnseen)}),
 			want: "llm Running gpus h100 16 100 - 3m -"},
 		"one that starts in a worker, where pods may not be seen": {change: in(explain.Worker{Facts: facts(t, nil, runs(0), podsUnseen)}),
