@@ -130,6 +130,7 @@ var mutants = slices.Concat(
 		bug("a job without a queue gets an entry of ours", "TestDefaulter", "if !managed {\n		// An entry of ours", "if managed && !managed {\n		// An entry of ours", "is left exactly as it is"),
 		bug("a job is created running, before it has quota", "TestDefaulter", "job.Spec.Suspend = ptr.To(true)\n	if job", "if job"),
 		bug("a job for another cluster carries our entry there", "TestDefaulterHandsToMultiKueue", "if job.ManagedExternally() {\n		// MultiKueue copies", "if job.ManagedExternally() && !job.ManagedExternally() {\n		// MultiKueue copies"),
+		bug("a write to a job whose pods end is refused, because it gets the gate", "TestJobWhosePodsEndGetsNoGate", "js != nil && state.SaysActive(js)", "js != nil && !state.SaysActive(js)"),
 		bug("a preempted job is resumed by its user", "TestManagerAloneResumesWhatHoldsQuota", "job.Spec.Suspend = ptr.To(true)\n\treturn nil", "job.Spec.Suspend = ptr.To(state.StoppedSince(wl).IsZero())\n\treturn nil", "gives way although its user resumes it again and again"),
 		bug("a user resumes a job beside pods that still end", "TestManagerAloneResumesWhatHoldsQuota", "job.Spec.Suspend = ptr.To(true)\n\treturn nil", "job.Spec.Suspend = ptr.To(!state.StoppedSince(wl).IsZero())\n\treturn nil", "runs no pod beside those that end, also when its user resumes it"),
 	),

@@ -152,7 +152,11 @@ func (r *review) onUpdate(ctx context.Context) error {
 		// A client that applies its own list whole does not know of our part.
 		field.Copy(&job.Spec, &old.Spec)
 	case !given && job.Suspended() && old.Suspended():
-		// A job that runs takes no change before it has stopped; the reconciler gates it then.
+		// A job that has pods takes no change before they are gone; the reconciler gates it then.
+		js, err := state.JobSetOf(ctx, r.Client, job)
+		if err != nil || js != nil && state.SaysActive(js) {
+			return err
+		}
 		return r.gate(ctx)
 	case given && (job.Suspended() || old.Suspended()) && !field.Last(&job.Spec):
 		field.Copy(&job.Spec, &job.Spec)
