@@ -100,6 +100,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/trainjob/same.go",
 		bug("an entry with another time counts as changed", "TestSameButTime", "delete(left, \"time\")", "delete(left, \"manager\")"),
+		bug("a divisor that Kubernetes' types add counts as a change", "TestSameMeaning", "v[\"divisor\"] == \"0\"", "v[\"divisor\"] == \"\""),
 		bug("8 and \"8\" count as different amounts", "TestSameMeaning", "case \"limits\", \"requests\":", "case \"limits\":"),
 	),
 	in("pkg/trainjob/runtime.go",
