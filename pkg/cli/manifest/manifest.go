@@ -263,14 +263,15 @@ func (d *Document) value(key string) string {
 	return ""
 }
 
-var steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+// Steps finds those of a path as field.Path prints it.
+var Steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
 
 // LineOf is the line in the file of a field, given as field.Path prints it:
 // spec.runtimePatches[0].manager. Of a field that is not there it is the line of the
 // nearest one around it.
 func (d *Document) LineOf(path string) int {
 	node, line := d.Node, d.Node.Line
-	for _, step := range steps.FindAllString(path, -1) {
+	for _, step := range Steps.FindAllString(path, -1) {
 		value, at := child(node, strings.Trim(step, "[]"))
 		if value == nil {
 			break

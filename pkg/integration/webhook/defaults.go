@@ -48,7 +48,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	response := admission.PatchResponseFromRaw(before, after)
-	if spec, err := specFields(req.Object.Raw); err == nil && spec == nil && len(response.Patches) > 0 {
+	if spec, err := specOf[specFields](req.Object.Raw); err == nil && spec == nil && len(response.Patches) > 0 {
 		// Its CRD takes a TrainJob without one, and no patch could add to it.
 		return refused(invalid(job, field.ErrorList{field.Required(field.NewPath("spec"), "a TrainJob in a queue names a runtime, spec.runtimeRef")}))
 	}
