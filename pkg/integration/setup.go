@@ -154,7 +154,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	// The webhooks read these: no request shall have to wait for them.
 	for _, obj := range []client.Object{
 		&corev1.Namespace{}, &schedulingv1.PriorityClass{},
-		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
+		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{}, &jobsetapi.JobSet{},
 		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
 	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, obj); err != nil {

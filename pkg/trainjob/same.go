@@ -55,6 +55,9 @@ func canonical(value any, in, key string) any {
 		for field := range v {
 			v[field] = canonical(v[field], key, field)
 		}
+		if key == "resourceFieldRef" && v["divisor"] == "0" {
+			delete(v, "divisor") // Kubernetes' types always write it.
+		}
 	case []any:
 		for i := range v {
 			v[i] = canonical(v[i], in, key)

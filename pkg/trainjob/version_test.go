@@ -129,6 +129,8 @@ func TestSameMeaning(t *testing.T) {
 		"a size limit in two units":              {a: `{"emptyDir":{"sizeLimit":"2048Mi"}}`, b: `{"emptyDir":{"sizeLimit":"2Gi"}}`, want: true},
 		"another amount":                         {a: `{"limits":{"nvidia.com/gpu":8}}`, b: `{"limits":{"nvidia.com/gpu":"4"}}`},
 		"a part of a resource in two units":      {a: `{"resourceFieldRef":{"divisor":"1024Mi"}}`, b: `{"resourceFieldRef":{"divisor":"1Gi"}}`, want: true},
+		"a divisor that is left out":             {a: `{"resourceFieldRef":{"resource":"limits.cpu"}}`, b: `{"resourceFieldRef":{"resource":"limits.cpu","divisor":"0"}}`, want: true},
+		"a divisor that is left out and another": {a: `{"resourceFieldRef":{"resource":"limits.cpu"}}`, b: `{"resourceFieldRef":{"resource":"limits.cpu","divisor":"1"}}`},
 		"labels with the names of amounts":       {a: `{"labels":{"limits":"1","sizeLimit":"1","divisor":"1"}}`, b: `{"labels":{"limits":"1.0","sizeLimit":"1.0","divisor":"1.0"}}`},
 		"a node selector called limits":          {a: `{"nodeSelector":{"limits":"1"}}`, b: `{"nodeSelector":{"limits":"1.0"}}`},
 		"a driver's attribute called sizeLimit":  {a: `{"csi":{"volumeAttributes":{"sizeLimit":"1Gi"}}}`, b: `{"csi":{"volumeAttributes":{"sizeLimit":"1024Mi"}}}`},

@@ -48,6 +48,8 @@ type Document struct {
 	Err *Error
 
 	text []byte
+	// yaml is the text as YAML has it.
+	yaml []byte
 }
 
 // Flags are -f and -R, which name the files of a command.
@@ -174,13 +176,30 @@ func (f *File) split(start, end int) {
 	}
 }
 
+// escapes finds those of JSON's strings, and both of a surrogate pair at once.
+var escapes = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|\\.`)
+
+// asYAML writes out what JSON escapes by surrogate pairs, which YAML does not have.
+func asYAML(text []byte) []byte {
+	if !json.Valid(text) {
+		return text
+	}
+	return escapes.ReplaceAllFunc(text, func(escape []byte) []byte {
+		var pair string
+		if len(escape) == len(`\n`) || json.Unmarshal([]byte(`"`+string(escape)+`"`), &pair) != nil {
+			return escape
+		}
+		return []byte(pair)
+	})
+}
+
 func (f *File) add(start, end int) {
 	doc := Document{
-		Path: f.Path, Start: start, End: end, text: f.Data[start:end],
+		Path: f.Path, Start: start, End: end, text: f.Data[start:end], yaml: asYAML(f.Data[start:end]),
 		Line: 1 + bytes.Count(f.Data[:start], []byte("\n")),
 	}
 	var node yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(doc.text))
+	decoder := yaml.NewDecoder(bytes.NewReader(doc.yaml))
 	err := decoder.Decode(&node)
 	if err == nil {
 		// Behind one content there must not be another.
@@ -218,7 +237,7 @@ var complaint = regexp.MustCompile(`line (\d+): (.*)`)
 
 // JSON is the document's content. Doubled keys are an *Error.
 func (d *Document) JSON() ([]byte, error) {
-	data, err := sigsyaml.YAMLToJSONStrict(d.text)
+	data, err := sigsyaml.YAMLToJSONStrict(d.yaml)
 	if err == nil {
 		return data, nil
 	}
@@ -263,14 +282,15 @@ func (d *Document) value(key string) string {
 	return ""
 }
 
-var steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+// Steps finds those of a path as field.Path prints it.
+var Steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
 
 // LineOf is the line in the file of a field, given as field.Path prints it:
 // spec.runtimePatches[0].manager. Of a field that is not there it is the line of the
 // nearest one around it.
 func (d *Document) LineOf(path string) int {
 	node, line := d.Node, d.Node.Line
-	for _, step := range steps.FindAllString(path, -1) {
+	for _, step := range Steps.FindAllString(path, -1) {
 		value, at := child(node, strings.Trim(step, "[]"))
 		if value == nil {
 			break

@@ -49,6 +49,22 @@ func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
 	})
 }
 
+// YAML has no surrogates, with which JSON escapes what is beyond 16 bits.
+func TestEscapedSurrogatesOfJSON(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"a pair":             {In: `{"a": "\ud83d\ude80"}`, Want: `{"a":"🚀"}`},
+		"two, in capitals":   {In: `{"a": "\uD83D\uDE80\uD83D\uDE80"}`, Want: `{"a":"🚀🚀"}`},
+		"behind a backslash": {In: `{"a": "\\\ud83d\ude80"}`, Want: `{"a":"\\🚀"}`},
+		"text that reads so": {In: `{"a": "\\ud83d\\ude80"}`, Want: `{"a":"\\ud83d\\ude80"}`},
+		"a rune of 16 bits":  {In: `{"a": "\u20ac"}`, Want: `{"a":"€"}`},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		doc := &Parse("f.json", []byte(tc.In)).Documents[0]
+		expect.That(t, doc.Err == nil, "It cannot be read: %v", doc.Err)
+		expect.Same(t, "Unexpected content", tc.Want, string(expect.Must(doc.JSON())(t)))
+		expect.Same(t, "Unexpected text", tc.In, string(doc.Text()))
+	})
+}
+
 func TestTrainJobs(t *testing.T) {
 	expect.Rows(t, map[string]expect.Row[string, []string]{
 		"of today":                      {In: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}", Want: []string{"a"}},

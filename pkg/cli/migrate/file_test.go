@@ -195,7 +195,7 @@ spec:
 		"JSON stays JSON, with sorted fields": {before: `{
     "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
     "metadata": {"name": "job"},
-    "spec": {"trainer": {"command": ["<&>"]}, "podTemplateOverrides": [], "runtimeRef": {"name": "torch"}}
+    "spec": {"trainer": {"command": ["<&>", "\ud83d\ude80"]}, "podTemplateOverrides": [], "runtimeRef": {"name": "torch"}}
 }`,
 			after: `{
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -209,7 +209,8 @@ spec:
         },
         "trainer": {
             "command": [
-                "<&>"
+                "<&>",
+                "🚀"
             ]
         }
     }

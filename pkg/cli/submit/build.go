@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,6 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -267,5 +269,28 @@ func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion, spec *
 	for _, doubt := range verdict.Warnings {
 		fmt.Fprintln(notes, "warning:", doubt)
 	}
+	if lost := replaced(job, spec); len(lost) > 0 && generation < trainjob.Trainer23 {
+		fmt.Fprintf(notes, "warning: Trainer %s puts --gpus-per-node in the place of all resources of runtime %s, so that pods ask for no %s: "+
+			"add them to spec.trainer.resourcesPerNode of what --dry-run=server -o yaml prints, and create that\n", generation, job.Spec.RuntimeRef.Name, strings.Join(lost, ", "))
+	}
 	return u, exit.With(exit.Findings, append(verdict.Errors, verdict.Unmade...).ToAggregate())
+}
+
+// replaced are resources that the nodes of a runtime ask for, and a TrainJob with some of its own does not.
+func replaced(job *trainjob.TrainJob, spec *trainer.TrainingRuntimeSpec) (names []string) {
+	if spec == nil || job.Spec.Trainer == nil || job.Spec.Trainer.ResourcesPerNode == nil {
+		return nil
+	}
+	nodes, own := &corev1.PodSpec{}, &corev1.PodSpec{Containers: []corev1.Container{{Resources: *job.Spec.Trainer.ResourcesPerNode}}}
+	for _, rj := range spec.Template.Spec.ReplicatedJobs {
+		for _, c := range rj.Template.Spec.Template.Spec.Containers {
+			if c.Name == constants.Node && trainjob.RunsNodes(spec.MLPolicy, &rj) {
+				nodes.Containers = append(nodes.Containers, c)
+			}
+		}
+	}
+	for _, name := range sets.List(quantity.Asked(nodes).Difference(quantity.Asked(own))) {
+		names = append(names, string(name))
+	}
+	return names
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 
@@ -58,6 +59,34 @@ func TestTrainJob(t *testing.T) {
 		metadata["namespace"] = "ns"
 		want := object{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": expect.FromYAML[object](t, tc.spec)}
 		expect.Same(t, "Unexpected TrainJob", text(t, want), text(t, got.Object))
+	})
+}
+
+func TestOlderTrainersTakeResourcesAway(t *testing.T) {
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, `{template: {spec: {replicatedJobs: [
+{name: aside, template: {spec: {template: {spec: {containers: [{name: node, resources: {requests: {example.com/nic: "1"}}}]}}}}},
+{name: node, template: {metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}, spec: {template: {spec: {containers: [
+  {name: node, resources: {requests: {cpu: "4"}, limits: {nvidia.com/gpu: "8", memory: 8Gi}}}, {name: beside, resources: {requests: {ephemeral-storage: 1Gi}}}]}}}}}]}}}`)
+	type row struct {
+		gpus       int64
+		generation trainjob.TrainerVersion
+		spec       *trainer.TrainingRuntimeSpec
+		want       string
+	}
+	expect.Rows(t, map[string]row{
+		"2.1": {gpus: 1, generation: trainjob.Trainer21, spec: spec, want: "warning: Trainer 2.1 puts --gpus-per-node in the place of all resources of runtime torch, so that pods ask for no cpu, memory: " +
+			"add them to spec.trainer.resourcesPerNode of what --dry-run=server -o yaml prints, and create that\n"},
+		"2.2": {gpus: 1, generation: trainjob.Trainer22, spec: spec, want: "warning: Trainer 2.2 puts --gpus-per-node in the place of all resources of runtime torch, so that pods ask for no cpu, memory: " +
+			"add them to spec.trainer.resourcesPerNode of what --dry-run=server -o yaml prints, and create that\n"},
+		"2.3 adds them":                  {gpus: 1, generation: trainjob.Trainer23, spec: spec},
+		"no GPUs are asked for":          {generation: trainjob.Trainer22, spec: spec},
+		"the runtime may not be seen":    {gpus: 1, generation: trainjob.Trainer22},
+		"the runtime asks for no others": {gpus: 1, generation: trainjob.Trainer22, spec: &trainer.TrainingRuntimeSpec{}},
+	}, func(t *testing.T, tc row) {
+		r := request{name: "a", namespace: "ns", runtime: "torch", image: "i", gpus: tc.gpus, resource: "nvidia.com/gpu"}
+		var notes strings.Builder
+		expect.Must(manifest(expect.Must(r.trainJob(false))(t), tc.generation, tc.spec, &notes))(t)
+		expect.Same(t, "Unexpected notes", tc.want, notes.String())
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -73,7 +74,7 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 	if served := trainer.GroupVersion.String(); job.APIVersion != served {
 		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served}))
 	}
-	more, doubts, err := c.verdict(ctx, &job, unread == nil)
+	more, doubts, err := c.verdict(ctx, &job, procsOf(object.JSON), unread == nil)
 	errs = append(errs, without(more, errs)...)
 	if unread != nil && len(errs) == 0 {
 		errs = append(errs, undecodable(unread))
@@ -87,6 +88,17 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 		})
 	}
 	return err
+}
+
+// procsOf returns the numProcPerNode of a TrainJob. In Trainer 2.1 it may be a text, of which the types know nothing.
+func procsOf(data []byte) *intstr.IntOrString {
+	var object struct {
+		Spec struct {
+			Trainer struct{ NumProcPerNode *intstr.IntOrString }
+		}
+	}
+	_ = json.Unmarshal(data, &object) // What cannot be read is told by the rules for fields.
+	return object.Spec.Trainer.NumProcPerNode
 }
 
 // notStrings is about labels and annotations that are no strings: YAML makes numbers and truth of what has no quotes.
@@ -130,7 +142,7 @@ func without(errs, others field.ErrorList) field.ErrorList {
 
 // verdict checks the patches and, if they are in order, what becomes of the whole
 // TrainJob with its runtime. The error is of a cluster that does not answer.
-func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole bool) (errs, doubts field.ErrorList, err error) {
+func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, procs *intstr.IntOrString, whole bool) (errs, doubts field.ErrorList, err error) {
 	runtime, missing, err := c.runtime(ctx, job)
 	if err != nil {
 		return nil, nil, err
@@ -149,7 +161,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	if len(verdict.Errors)+len(verdict.Unmade) > 0 || !whole {
 		return errs, doubts, nil
 	}
-	moreErrs, moreDoubts := c.rendered(ctx, job, runtime)
+	moreErrs, moreDoubts := c.rendered(ctx, job, procs, runtime)
 	return append(errs, moreErrs...), append(doubts, moreDoubts...), nil
 }
 
@@ -183,13 +195,13 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 
 // rendered asks Trainer's plugins, looks at what is made of the TrainJob and, for one with a
 // queue, makes its PodSets.
-func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec) (errs, doubts field.ErrorList) {
+func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, procs *intstr.IntOrString, runtime *trainer.TrainingRuntimeSpec) (errs, doubts field.ErrorList) {
 	f := patch.Of(c.generation)
 	patches, err := f.All(&job.Spec)
 	if err != nil {
 		return field.ErrorList{field.Invalid(f.Path(), field.OmitValueType{}, err.Error())}, nil
 	}
-	errs, doubts = c.plugins(ctx, job, runtime, patches)
+	errs, doubts = c.plugins(ctx, job, procs, runtime, patches)
 	if len(errs) > 0 {
 		return errs, doubts
 	}

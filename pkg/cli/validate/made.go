@@ -14,7 +14,9 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/verdict"
@@ -158,7 +160,11 @@ var remedies = map[string]string{
 
 // plugins asks those of the newest Trainer's library. What an older release may let pass
 // is doubtful there.
-func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches []trainjob.RuntimePatch) (errs, doubts field.ErrorList) {
+func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, procs *intstr.IntOrString, runtime *trainer.TrainingRuntimeSpec, patches []trainjob.RuntimePatch) (errs, doubts field.ErrorList) {
+	policy := ptr.Deref(runtime.MLPolicy, trainer.MLPolicy{})
+	if c.generation == trainjob.Trainer21 {
+		errs = ofText(procs, policy)
+	}
 	for _, err := range c.validator.Create(ctx, job, runtime, patches) {
 		switch {
 		case strings.HasPrefix(err.Field, "spec.runtimePatches"):
@@ -171,7 +177,7 @@ func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, runtime *
 		// Whole objects in Go's notation help nobody.
 		err.BadValue = field.OmitValueType{}
 		err.Detail += remedies[err.Field]
-		if c.refuses(err, runtime) {
+		if c.refuses(err, procs, policy) {
 			errs = append(errs, err)
 			continue
 		}
@@ -181,16 +187,27 @@ func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, runtime *
 	return errs, doubts
 }
 
-// refuses reports whether the checker's release, too, refuses what the newest one does.
-// Trainer 2.2 looks for no mounts of initializers and at no variables of MPI's, and 2.1 looks at
-// variables only where numProcPerNode is set.
-func (c *checker) refuses(err *field.Error, runtime *trainer.TrainingRuntimeSpec) bool {
-	switch c.generation {
-	case trainjob.Trainer21:
-		return !strings.Contains(err.Detail, "volumeMount") && err.Field != "spec.trainer.env"
-	case trainjob.Trainer22:
-		ofMPI := err.Field == "spec.trainer.env" && runtime.MLPolicy != nil && runtime.MLPolicy.MPI != nil
-		return !strings.Contains(err.Detail, "volumeMount") && !ofMPI
+// ofText is about a text in numProcPerNode.
+func ofText(procs *intstr.IntOrString, policy trainer.MLPolicy) field.ErrorList {
+	if procs == nil || procs.Type == intstr.Int || policy.MPI == nil && (policy.Torch == nil || slices.Contains([]string{"auto", "cpu", "gpu"}, procs.StrVal)) {
+		return nil
 	}
-	return true
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "trainer", "numProcPerNode"), procs.StrVal,
+		"Trainer 2.1 takes a number, without quotes, and auto, cpu or gpu for torch: set one, or leave the field out")}
+}
+
+// since23 is what no release before 2.3 looks at: mounts of initializers, and two rules for torchtune.
+var since23 = regexp.MustCompile(`volumeMount|immutable config|LoRA fine-tuning is not supported`)
+
+// refuses reports whether the checker's release, too, refuses what the newest one does. Before 2.3 Trainer looks at no
+// variables of MPI's, and 2.1 at what torch is given only where numProcPerNode is set.
+func (c *checker) refuses(err *field.Error, procs *intstr.IntOrString, policy trainer.MLPolicy) bool {
+	if c.generation == newest {
+		return true
+	}
+	if since23.MatchString(err.Detail) || policy.MPI != nil && err.Field == "spec.trainer.env" {
+		return false
+	}
+	ofTorch := policy.Torch != nil && (err.Field == "spec.runtimeRef.name" || strings.HasPrefix(err.Field, "spec.trainer."))
+	return c.generation != trainjob.Trainer21 || !ofTorch || procs != nil
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 )
 
 var specPath = field.NewPath("spec")
@@ -53,7 +54,7 @@ func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 		refused, waiting := dependencies(rj, path.Child("dependsOn"), names)
 		errs, waits = append(errs, refused...), append(waits, waiting...)
 		if rj.GroupName != "" {
-			errs = append(errs, complaints(path.Child("groupName"), rj.GroupName, validation.IsDNS1035Label(rj.GroupName))...)
+			errs = append(errs, rules.Complaints(path.Child("groupName"), rj.GroupName, validation.IsDNS1035Label(rj.GroupName))...)
 		}
 		if pods := int64(rj.Replicas) * int64(ptr.Deref(rj.Template.Spec.Parallelism, 1)); pods > math.MaxInt32 {
 			errs = append(errs, field.Invalid(path.Child("replicas"), rj.Replicas, fmt.Sprintf("replicas times parallelism must not be more than %d", math.MaxInt32)))
@@ -61,7 +62,7 @@ func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 		names.Insert(rj.Name)
 	}
 	if n := js.Spec.Network; n != nil && n.Subdomain != "" {
-		errs = append(errs, complaints(specPath.Child("network", "subdomain"), n.Subdomain, validation.IsDNS1035Label(n.Subdomain))...)
+		errs = append(errs, rules.Complaints(specPath.Child("network", "subdomain"), n.Subdomain, validation.IsDNS1035Label(n.Subdomain))...)
 	}
 	if policy := js.Spec.SuccessPolicy; policy != nil {
 		errs = append(errs, targets(specPath.Child("successPolicy", "targetReplicatedJobs"), policy.TargetReplicatedJobs, names)...)
@@ -160,7 +161,7 @@ func coordinator(js *jobsetapi.JobSet) field.ErrorList {
 		return field.ErrorList{field.Invalid(path.Child("podIndex"), c.PodIndex, fmt.Sprintf("its Jobs have %d pods, counted from 0", *job.Completions))}
 	}
 	label := fmt.Sprintf("%s-%s-%d-%d.%s", js.Name, c.ReplicatedJob, c.JobIndex, c.PodIndex, subdomain(js))
-	return complaints(path, label, validation.IsValidLabelValue(label))
+	return rules.Complaints(path, label, validation.IsValidLabelValue(label))
 }
 
 func claims(js *jobsetapi.JobSet) field.ErrorList {
@@ -171,7 +172,7 @@ func claims(js *jobsetapi.JobSet) field.ErrorList {
 		for j := range policy.Templates {
 			name := policy.Templates[j].Name
 			path := specPath.Child("volumeClaimPolicies").Index(i).Child("templates").Index(j).Child("metadata", "name")
-			errs = append(errs, complaints(path, name, validation.IsDNS1123Subdomain(name))...)
+			errs = append(errs, rules.Complaints(path, name, validation.IsDNS1123Subdomain(name))...)
 			if seen.Has(name) {
 				errs = append(errs, field.Duplicate(path, name))
 			}
@@ -202,12 +203,4 @@ func namesInPods(js *jobsetapi.JobSet) (mounted, volumes sets.Set[string]) {
 		}
 	}
 	return mounted, volumes
-}
-
-// complaints makes one error of what there is to say of a value.
-func complaints(path *field.Path, value string, texts []string) field.ErrorList {
-	if len(texts) == 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, value, strings.Join(texts, "; "))}
 }

@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +30,8 @@ import (
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	jobregistry "k8s.io/kubernetes/pkg/registry/batch/job"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 )
 
 // Refusal is something that is refused for good, or waits for ever: nobody but a person can
@@ -141,12 +142,10 @@ func Tree(object any) any {
 	return tree
 }
 
-var steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
-
 // Follow goes down a path whose items have numbers or names. It returns the path as far as there is something, with numbers,
 // and all of it with names where items have any; how long the one is, and the other.
 func Follow(tree any, path string) (numbered, named string, depth, total int) {
-	all := steps.FindAllString(path, -1)
+	all := manifest.Steps.FindAllString(path, -1)
 	for _, step := range all {
 		key, number := strings.Trim(step, "[]"), step
 		switch at := tree.(type) {

@@ -114,12 +114,16 @@ func TestRestoreFields(t *testing.T) {
 		without  = `{"spec":{"initializer":{"model":{}}}}`
 		restored = `[{"op":"replace","path":"/spec/trainer","value":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}},"future":0}}]`
 	)
+	const env = `{"spec":{"trainer":{"env":[{"name":"CPUS","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu"}}}]}}}`
 	type row struct {
-		given string
-		own   bool
-		want  string
+		// stored is what it says above, where it is left out.
+		stored, given string
+		own           bool
+		want          string
 	}
 	expect.Rows(t, map[string]row{
+		"a divisor that Trainer's types always write": {stored: env, given: strings.Replace(env, `"limits.cpu"`, `"limits.cpu","divisor":"0"`, 1),
+			want: `[{"op":"replace","path":"/spec/trainer","value":{"env":[{"name":"CPUS","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu"}}}]}}]`},
 		"nothing changed":                                 {given: stored, want: "null"},
 		"only the spelling of an amount changed":          {given: respelt, want: restored},
 		"the same in a write of ours":                     {given: respelt, own: true, want: restored},
@@ -127,7 +131,7 @@ func TestRestoreFields(t *testing.T) {
 		"a write of ours never means what it says there":  {given: lost, own: true, want: restored},
 		"the field is left out, for the CRD to refuse it": {given: without, want: "null"},
 	}, func(t *testing.T, tc row) {
-		ops := expect.Must(restoreFields([]byte(tc.given), []byte(stored), tc.own))(t)
+		ops := expect.Must(restoreFields([]byte(tc.given), []byte(cmp.Or(tc.stored, stored)), tc.own))(t)
 		expect.Same(t, "unexpected operations", tc.want, expect.JSON(t, ops))
 	})
 }

@@ -23,11 +23,11 @@ var immutableFields = []string{"trainer", "initializer"}
 // an immutable field. It gives the operations that put the stored bytes back: where
 // only their spelling changed, and always for our own writes, which never mean them.
 func restoreFields(object, oldObject []byte, own bool) ([]jsonpatch.JsonPatchOperation, error) {
-	given, err := specFields(object)
+	given, err := specOf[specFields](object)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := specFields(oldObject)
+	stored, err := specOf[specFields](oldObject)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +41,12 @@ func restoreFields(object, oldObject []byte, own bool) ([]jsonpatch.JsonPatchOpe
 	return ops, nil
 }
 
-func specFields(object []byte) (map[string]json.RawMessage, error) {
+type specFields = map[string]json.RawMessage
+
+// specOf returns the spec of an object as it is written there, all of it or by fields.
+func specOf[T json.RawMessage | specFields](object []byte) (T, error) {
 	var fields struct {
-		Spec map[string]json.RawMessage `json:"spec"`
+		Spec T `json:"spec"`
 	}
 	err := json.Unmarshal(object, &fields)
 	return fields.Spec, err
@@ -66,23 +69,15 @@ func validateSize(object, oldObject []byte) (field.ErrorList, error) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), fmt.Sprintf("%d bytes", len(object)), fmt.Sprintf(
 			"a TrainJob in a queue may have %d bytes as JSON, or nobody could suspend it any more; take annotations away, and who manages them (metadata.managedFields)", maxBytes)))
 	}
-	size, err := specBytes(object)
-	if err != nil || size <= maxSpecBytes {
+	spec, err := specOf[json.RawMessage](object)
+	if err != nil || len(spec) <= maxSpecBytes {
 		return errs, err
 	}
 	if oldObject != nil {
-		if before, err := specBytes(oldObject); err != nil || size <= before {
+		if old, err := specOf[json.RawMessage](oldObject); err != nil || len(spec) <= len(old) {
 			return errs, err
 		}
 	}
-	return append(errs, field.Invalid(field.NewPath("spec"), fmt.Sprintf("%d bytes", size), fmt.Sprintf(
+	return append(errs, field.Invalid(field.NewPath("spec"), fmt.Sprintf("%d bytes", len(spec)), fmt.Sprintf(
 		"the spec of a TrainJob in a queue may have %d bytes as JSON, because its JobSet, Jobs, pods and Workload repeat it; put long variables, commands and arguments into a ConfigMap or a volume", maxSpecBytes))), nil
-}
-
-func specBytes(object []byte) (int, error) {
-	var fields struct {
-		Spec json.RawMessage `json:"spec"`
-	}
-	err := json.Unmarshal(object, &fields)
-	return len(fields.Spec), err
 }

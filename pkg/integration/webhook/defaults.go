@@ -48,7 +48,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	response := admission.PatchResponseFromRaw(before, after)
-	if spec, err := specFields(req.Object.Raw); err == nil && spec == nil && len(response.Patches) > 0 {
+	if spec, err := specOf[specFields](req.Object.Raw); err == nil && spec == nil && len(response.Patches) > 0 {
 		// Its CRD takes a TrainJob without one, and no patch could add to it.
 		return refused(invalid(job, field.ErrorList{field.Required(field.NewPath("spec"), "a TrainJob in a queue names a runtime, spec.runtimeRef")}))
 	}
@@ -152,7 +152,11 @@ func (r *review) onUpdate(ctx context.Context) error {
 		// A client that applies its own list whole does not know of our part.
 		field.Copy(&job.Spec, &old.Spec)
 	case !given && job.Suspended() && old.Suspended():
-		// A job that runs takes no change before it has stopped; the reconciler gates it then.
+		// A job that has pods takes no change before they are gone; the reconciler gates it then.
+		js, err := state.JobSetOf(ctx, r.Client, job)
+		if err != nil || js != nil && state.SaysActive(js) {
+			return err
+		}
 		return r.gate(ctx)
 	case given && (job.Suspended() || old.Suspended()) && !field.Last(&job.Spec):
 		field.Copy(&job.Spec, &job.Spec)

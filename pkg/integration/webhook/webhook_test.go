@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
@@ -406,6 +407,27 @@ func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
 		after := expect.FromJSON[trainjob.TrainJob](t, patched(t, resumed, response))
 		expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,
 			"The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
+	})
+}
+
+// Trainer's webhook refuses another entry while JobSet counts pods, and with it whatever is written.
+func TestJobWhosePodsEndGetsNoGate(t *testing.T) {
+	old, labelled := inQueue(torch(suspended)), inQueue(torch(suspended), `"a":"b"`)
+	jobSet := func(active int32) []client.Object {
+		job := expect.FromJSON[trainjob.TrainJob](t, old)
+		job.Namespace = "ns"
+		js := inttest.JobSetOf(&job, true)
+		js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}
+		return []client.Object{js}
+	}
+	expect.Rows(t, map[string]expect.Row[[]client.Object, string]{
+		"its pods end":       {In: jobSet(1), Want: torch(suspended)},
+		"they have ended":    {In: jobSet(0), Want: torch(suspended, gateJSON)},
+		"it has not had any": {Want: torch(suspended, gateJSON)},
+	}, func(t *testing.T, tc expect.Row[[]client.Object, string]) {
+		d, _ := newHandlers(t, tc.In...)
+		got := patched(t, labelled, d.Handle(t.Context(), request("user", labelled, old)))
+		expect.Same(t, "Unexpected object", expect.FromJSON[any](t, inQueue(tc.Want, `"a":"b"`)), expect.FromJSON[any](t, got))
 	})
 }
 

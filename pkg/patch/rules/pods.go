@@ -58,7 +58,7 @@ func checkTrainer(generation trainjob.TrainerVersion, job *trainjob.TrainJob) fi
 func checkEnv(path *field.Path, variables []corev1.EnvVar) field.ErrorList {
 	var errs field.ErrorList
 	for i, variable := range variables {
-		errs = append(errs, complaints(path.Index(i).Child("name"), variable.Name, validation.IsRelaxedEnvVarName(variable.Name))...)
+		errs = append(errs, Complaints(path.Index(i).Child("name"), variable.Name, validation.IsRelaxedEnvVarName(variable.Name))...)
 	}
 	return errs
 }
