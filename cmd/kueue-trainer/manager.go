@@ -24,7 +24,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -39,9 +38,6 @@ func newScheme() (*runtime.Scheme, error) {
 	}
 	return scheme, nil
 }
-
-// webhooksAtATime is how many requests are answered at a time while memory is scarce.
-const webhooksAtATime = 2
 
 func managerOptions(cfg *managerconfig.Configuration, config *rest.Config, certificate served, scarce func() bool) (ctrl.Options, error) {
 	scheme, err := newScheme()
@@ -60,7 +56,7 @@ func managerOptions(cfg *managerconfig.Configuration, config *rest.Config, certi
 			ByObject:         cached,
 		},
 		Metrics:                       metricsOptions(cfg),
-		WebhookServer:                 &drainingServer{Server: webhook.NewServer(webhookOptions(cfg, certificate)), gate: heap.NewGate(webhooksAtATime, scarce)},
+		WebhookServer:                 newDrainingServer(webhook.NewServer(webhookOptions(cfg, certificate)), scarce),
 		HealthProbeBindAddress:        cfg.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,
