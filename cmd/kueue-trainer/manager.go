@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -140,25 +142,44 @@ func (r *readiness) list() []namedCheck {
 	}
 }
 
-// addProbes serves the checks. The server tells names of failed ones, no more; page tells why.
+// addProbes serves the checks. It tells anybody names of failed ones, no more; page tells why.
 func addProbes(mgr ctrl.Manager, ready *readiness) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	for _, check := range ready.list() {
-		if err := mgr.AddReadyzCheck(check.name, check.checker); err != nil {
+		fails := func(req *http.Request) error {
+			if check.checker(req) != nil {
+				return errors.New("see /debug/health")
+			}
+			return nil
+		}
+		if err := mgr.AddReadyzCheck(check.name, fails); err != nil {
 			return fmt.Errorf("adding readiness check %s: %w", check.name, err)
 		}
 	}
 	return nil
 }
 
+// checkLasts is how long one result of a check will do: anybody may ask, and each time would be a
+// connection to the webhooks.
+const checkLasts = 500 * time.Millisecond
+
 // after makes a check count once everything is set up.
 func (r *readiness) after(check func() healthz.Checker) healthz.Checker {
+	var mu sync.Mutex
+	var checked time.Time
+	var result error
 	return func(req *http.Request) error {
 		if !isClosed(r.setUp) {
 			return errors.New("still waiting for the serving certificate or for the caches")
 		}
-		return check()(req)
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(checked) >= checkLasts {
+			result = check()(req)
+			checked = time.Now()
+		}
+		return result
 	}
 }
