@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -20,14 +23,33 @@ const drainPeriod = 2 * time.Second
 // longestPatience is the longest timeout that a webhook may have.
 const longestPatience = 30 * time.Second
 
+const (
+	// webhooksAtATime is how many requests are answered at a time while memory is scarce.
+	webhooksAtATime = 2
+	// largestBody is the largest that controller-runtime reads.
+	largestBody = 7 << 20
+	// smallBody is more than nearly all requests have. Any pod can send larger ones, and many at once would not fit into
+	// memory: largeAtATime are taken, those among them that do not say how long they are.
+	smallBody    = 256 << 10
+	largeAtATime = 4
+)
+
 // drainingServer closes the API server's connections before it stops, each with an answer. A
 // server that just stops closes those that are idle, also in the moment in which the API server
 // sends a request: that request fails, and with it somebody's write.
 type drainingServer struct {
 	webhook.Server
-	// gate is for every request.
-	gate     *heap.Gate
-	stopping atomic.Bool
+	// gate is for every request, large for those with a large body.
+	gate, large *heap.Gate
+	stopping    atomic.Bool
+}
+
+func newDrainingServer(server webhook.Server, scarce func() bool) *drainingServer {
+	return &drainingServer{
+		Server: server,
+		gate:   heap.NewGate(webhooksAtATime, scarce),
+		large:  heap.NewGate(largeAtATime, func() bool { return true }),
+	}
 }
 
 // Register implements webhook.Server.
@@ -36,16 +58,39 @@ func (s *drainingServer) Register(path string, hook http.Handler) {
 		if s.stopping.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		ctx, cancel := context.WithTimeout(req.Context(), patienceOf(req))
+		until := time.Now().Add(patienceOf(req))
+		ctx, cancel := context.WithDeadline(req.Context(), until)
 		defer cancel()
-		leave, err := s.gate.Pass(ctx)
-		if err != nil {
+		// Of this request alone: net/http takes them back.
+		control := http.NewResponseController(w)
+		_, _ = control.SetReadDeadline(until), control.SetWriteDeadline(until)
+		if err := s.serve(ctx, hook, w, req); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+		}
+	}))
+}
+
+// serve has a request pass the gate with all of its body: whoever does not send it keeps nobody out.
+func (s *drainingServer) serve(ctx context.Context, hook http.Handler, w http.ResponseWriter, req *http.Request) error {
+	if req.ContentLength < 0 || req.ContentLength > smallBody {
+		leave, err := s.large.Pass(ctx)
+		if err != nil {
+			return err
 		}
 		defer leave()
-		hook.ServeHTTP(w, req)
-	}))
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, largestBody))
+	if err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	leave, err := s.gate.Pass(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	hook.ServeHTTP(w, req)
+	return nil
 }
 
 // patienceOf returns how long somebody waits for an answer, which the API server says in the URL: a

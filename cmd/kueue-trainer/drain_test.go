@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -12,7 +15,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -20,7 +22,7 @@ import (
 func TestDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &servingUntilDone{}
-		s := &drainingServer{Server: inner, gate: heap.NewGate(1, func() bool { return true })}
+		s := newDrainingServer(inner, func() bool { return true })
 		s.Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		closes := func() bool {
 			answer := httptest.NewRecorder()
@@ -53,10 +55,12 @@ func TestPatience(t *testing.T) {
 		"it is no time":                          {In: "/?timeout=soon", Want: longestPatience},
 	}, func(t *testing.T, tc expect.Row[string, time.Duration]) {
 		synctest.Test(t, func(t *testing.T) {
-			inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
-			leave := expect.Must(gate.Pass(t.Context()))(t)
-			defer leave()
-			(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			inner := &servingUntilDone{}
+			s := newDrainingServer(inner, func() bool { return true })
+			for range webhooksAtATime {
+				defer expect.Must(s.gate.Pass(t.Context()))(t)()
+			}
+			s.Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				t.Error("A request passed that has no place")
 			}))
 			answer, began := httptest.NewRecorder(), time.Now()
@@ -65,6 +69,88 @@ func TestPatience(t *testing.T) {
 		})
 	})
 }
+
+// Whoever sends half a request, or does not read its answer, keeps nobody out and is not served for ever.
+func TestStalledRequests(t *testing.T) {
+	post := func(header string) string {
+		return "POST /?timeout=10s HTTP/1.1\r\nHost: manager\r\n" + header + "\r\n\r\n"
+	}
+	type row struct {
+		stalled string
+		many    int
+		// wait is how long somebody waits with a small body, and with a large one.
+		wait, large time.Duration
+	}
+	expect.Rows(t, map[string]row{
+		"small bodies do not come":    {stalled: post("Content-Length: 100"), many: 100},
+		"large bodies do not come":    {stalled: post("Content-Length: 7000000"), many: largeAtATime, large: 10 * time.Second},
+		"nobody knows how much comes": {stalled: post("Transfer-Encoding: chunked"), many: largeAtATime, large: 10 * time.Second},
+		"the answer is not read":      {stalled: post("Content-Length: 0"), many: webhooksAtATime, wait: 10 * time.Second, large: 10 * time.Second},
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			inner := webhook.NewServer(webhook.Options{})
+			newDrainingServer(inner, func() bool { return true }).Register("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				_, _ = io.Copy(io.Discard, req.Body)
+				_, _ = w.Write(make([]byte, 1<<20))
+			}))
+			listener := make(pipes)
+			server := &http.Server{Handler: inner.WebhookMux(), ReadHeaderTimeout: time.Minute}
+			go func() { _ = server.Serve(listener) }()
+			defer expect.Pass(time.Second)
+			defer server.Close()
+			for range tc.many {
+				conn := listener.dial()
+				defer conn.Close()
+				expect.Must(io.WriteString(conn, tc.stalled))(t)
+			}
+			synctest.Wait()
+			dials, began := 0, time.Now()
+			client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				return listener.dial(), nil
+			}}}
+			defer client.CloseIdleConnections()
+			ask := func(size int, want time.Duration) {
+				t.Helper()
+				req := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://manager/?timeout=1m", bytes.NewReader(make([]byte, size))))(t)
+				res := expect.Must(client.Do(req))(t)
+				expect.Must(io.Copy(io.Discard, res.Body))(t)
+				expect.NoError(t, res.Body.Close())
+				expect.Same(t, "Unexpected time and answer", []any{want, http.StatusOK}, []any{time.Since(began), res.StatusCode})
+			}
+			ask(100, tc.wait)
+			ask(smallBody+1, tc.large)
+			// The API server goes on with its connection.
+			expect.Pass(time.Minute)
+			ask(100, tc.large+time.Minute)
+			expect.Same(t, "Unexpected connections", 1, dials)
+		})
+	})
+}
+
+// pipes is a network without sockets, so that time does not pass in it.
+type pipes chan net.Conn
+
+func (p pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p <- server
+	return client
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, open := <-p
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // servingUntilDone is a server without a network.
 type servingUntilDone struct {

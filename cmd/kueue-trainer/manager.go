@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,7 +26,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -39,9 +40,6 @@ func newScheme() (*runtime.Scheme, error) {
 	}
 	return scheme, nil
 }
-
-// webhooksAtATime is how many requests are answered at a time while memory is scarce.
-const webhooksAtATime = 2
 
 func managerOptions(cfg *managerconfig.Configuration, config *rest.Config, certificate served, scarce func() bool) (ctrl.Options, error) {
 	scheme, err := newScheme()
@@ -60,7 +58,7 @@ func managerOptions(cfg *managerconfig.Configuration, config *rest.Config, certi
 			ByObject:         cached,
 		},
 		Metrics:                       metricsOptions(cfg),
-		WebhookServer:                 &drainingServer{Server: webhook.NewServer(webhookOptions(cfg, certificate)), gate: heap.NewGate(webhooksAtATime, scarce)},
+		WebhookServer:                 newDrainingServer(webhook.NewServer(webhookOptions(cfg, certificate)), scarce),
 		HealthProbeBindAddress:        cfg.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,
@@ -80,10 +78,18 @@ func metricsOptions(cfg *managerconfig.Configuration) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: cfg.Metrics.BindAddress}
 	if *cfg.Metrics.SecureServing {
 		options.SecureServing = true
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+		options.FilterProvider = authorized
 		options.TLSOpts = []func(*tls.Config){withoutHTTP2}
 	}
 	return options
+}
+
+// authorized asks the API server about everybody who comes, at a rate of its own: else whoever sends
+// tokens that are none would have the manager's requests wait.
+func authorized(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	own := rest.CopyConfig(config)
+	own.RateLimiter, own.QPS, own.Burst = nil, 10, 20
+	return filters.WithAuthenticationAndAuthorization(own, client)
 }
 
 func webhookOptions(cfg *managerconfig.Configuration, certificate served) webhook.Options {
@@ -136,25 +142,44 @@ func (r *readiness) list() []namedCheck {
 	}
 }
 
-// addProbes serves the checks. The server tells names of failed ones, no more; page tells why.
+// addProbes serves the checks. It tells anybody names of failed ones, no more; page tells why.
 func addProbes(mgr ctrl.Manager, ready *readiness) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	for _, check := range ready.list() {
-		if err := mgr.AddReadyzCheck(check.name, check.checker); err != nil {
+		fails := func(req *http.Request) error {
+			if check.checker(req) != nil {
+				return errors.New("see /debug/health")
+			}
+			return nil
+		}
+		if err := mgr.AddReadyzCheck(check.name, fails); err != nil {
 			return fmt.Errorf("adding readiness check %s: %w", check.name, err)
 		}
 	}
 	return nil
 }
 
+// checkLasts is how long one result of a check will do: anybody may ask, and each time would be a
+// connection to the webhooks.
+const checkLasts = 500 * time.Millisecond
+
 // after makes a check count once everything is set up.
 func (r *readiness) after(check func() healthz.Checker) healthz.Checker {
+	var mu sync.Mutex
+	var checked time.Time
+	var result error
 	return func(req *http.Request) error {
 		if !isClosed(r.setUp) {
 			return errors.New("still waiting for the serving certificate or for the caches")
 		}
-		return check()(req)
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(checked) >= checkLasts {
+			result = check()(req)
+			checked = time.Now()
+		}
+		return result
 	}
 }

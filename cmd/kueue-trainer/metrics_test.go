@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -18,10 +20,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// extraPages is a manager that is asked for nothing but pages.
+// extraPages is a manager that is asked for nothing but pages and probes.
 type extraPages struct {
 	ctrl.Manager
-	paths []string
+	paths  []string
+	checks map[string]healthz.Checker
+}
+
+func (m *extraPages) AddHealthzCheck(string, healthz.Checker) error { return nil }
+
+func (m *extraPages) AddReadyzCheck(name string, check healthz.Checker) error {
+	m.checks[name] = check
+	return nil
 }
 
 func (m *extraPages) Elected() <-chan struct{} { return nil }
@@ -48,6 +58,29 @@ func TestDebugPages(t *testing.T) {
 		expect.NoError(t, addDebugPages(mgr, cfg, &readiness{}))
 		slices.Sort(mgr.paths)
 		expect.Same(t, "Unexpected pages", tc.want, mgr.paths)
+	})
+}
+
+// Anybody may ask the probes, and as often as he likes.
+func TestProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		ready := &readiness{setUp: make(chan struct{}), webhooks: func() healthz.Checker {
+			return func(*http.Request) error {
+				dials++
+				return errors.New("10.0.0.7:9443 refused the connection")
+			}
+		}}
+		close(ready.setUp)
+		mgr := &extraPages{checks: map[string]healthz.Checker{}}
+		expect.NoError(t, addProbes(mgr, ready))
+		for i := range 3 {
+			for range 100 {
+				expect.Same(t, "Unexpected reason", "see /debug/health", expect.Text(mgr.checks["webhooks-served"](nil)))
+			}
+			expect.Same(t, "Unexpected connections", i+1, dials)
+			expect.Pass(time.Second)
+		}
 	})
 }
 

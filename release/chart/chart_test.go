@@ -10,13 +10,19 @@ import (
 	"strings"
 	"testing"
 
+	ci "helm.sh/helm/v4/pkg/chart"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -60,8 +66,27 @@ func loadChart(t *testing.T) *chartv2.Chart {
 	return check.Must(loader.Load(chartPath))(t)
 }
 
+// cluster has the namespaces that the chart looks up.
+type cluster struct{}
+
+// GetClientFor implements engine.ClientProvider.
+func (cluster) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	client := fake.NewSimpleDynamicClient(scheme.Scheme,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kueue-system"}})
+	return client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), false, nil
+}
+
+// rendering is what engine.Render is.
+type rendering func(ci.Charter, common.Values) (map[string]string, error)
+
+// installing renders as helm install does.
+func installing(chart ci.Charter, values common.Values) (map[string]string, error) {
+	return engine.RenderWithClientProvider(chart, values, cluster{})
+}
+
 // render renders the chart with values, as YAML, and without notes.
-func render(t *testing.T, values string) (objects, error) {
+func render(t *testing.T, values string, how rendering) (objects, error) {
 	t.Helper()
 	given := map[string]any{}
 	check.OK(t, yaml.Unmarshal([]byte(values), &given))
@@ -71,7 +96,7 @@ func render(t *testing.T, values string) (objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Render(chart, all)
+	files, err := how(chart, all)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +111,7 @@ func render(t *testing.T, values string) (objects, error) {
 
 func mustRender(t *testing.T, values string) objects {
 	t.Helper()
-	return check.Must(render(t, values))(t)
+	return check.Must(render(t, values, installing))(t)
 }
 
 // kustomized builds config/default.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
@@ -44,6 +45,15 @@ func TestBothServiceMonitorsAreTheSame(t *testing.T) {
 	listed := string(check.Must(os.ReadFile("../../config/monitoring/kustomization.yaml"))(t))
 	if !strings.Contains(listed, "- servicemonitor.yaml") {
 		t.Errorf("config/monitoring leaves it out:\n%s", listed)
+	}
+}
+
+// kubectl apply knows no hooks: after helm template it would uninstall at once.
+func TestWhatHelmTemplatePrintsHasNoHook(t *testing.T) {
+	for key, obj := range check.Must(render(t, "", engine.Render))(t) {
+		if how := obj.GetAnnotations()["helm.sh/hook"]; how != "" {
+			t.Errorf("%s is a hook, %s", key, how)
+		}
 	}
 }
 

@@ -29,6 +29,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* What the pods of manager and hook have in common. */}}
+{{- define "kueue-trainer.pod" -}}
+securityContext:
+  {{- toYaml (.Files.Get "files/manager.yaml" | fromYaml).spec.template.spec.securityContext | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* The manager's configuration: that of config/manager, what the chart knows, what the values say. */}}
 {{- define "kueue-trainer.configuration" -}}
 {{- $base := .Files.Get "files/configuration.yaml" | fromYaml -}}
