@@ -188,6 +188,8 @@ var mutants = slices.Concat(
 	),
 	in("pkg/cli/uninstall/workloads.go",
 		bug("each job whose pods stay takes its time", "TestManyJobsWhosePodsStayTakeNoLongerThanOne", "&wl).UID], until)", "&wl).UID], time.Now().Add(goneWithin+0*time.Until(until)))"),
+		bug("a Workload that Kueue has just written keeps Kueue's finalizer, and its quota", "TestAWorkloadThatCannotBeWrittenAtOnceIsFreed", "u.freeWorkload(ctx, wl.DeepCopy(),", "u.freeWorkload(ctx, &wl,"),
+		bug("the Workload of a TrainJob that has ended keeps its quota", "TestWorkloadsAreFreed", "job.Finished() && !kueuelib.IsFinished(wl)", "job.Finished() && kueuelib.IsFinished(wl)"),
 	),
 	in("cmd/kueue-trainer/manager.go",
 		bug("the lease is limited with all other requests", "TestTheLeaseWaitsBehindNoOtherRequest", "unlimited(config),", "config,"),

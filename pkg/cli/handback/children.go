@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -162,7 +161,7 @@ func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, names
 		if !controllerutil.ContainsFinalizer(wl, placeholder.Finalizer) {
 			continue
 		}
-		if err := releaseWorkload(ctx, c, client.ObjectKeyFromObject(wl)); err != nil {
+		if err := releaseWorkload(ctx, c, wl); client.IgnoreNotFound(err) != nil {
 			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", placeholder.Finalizer, wl.Namespace, wl.Name, err))
 			continue
 		}
@@ -171,12 +170,8 @@ func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, names
 	return failures
 }
 
-func releaseWorkload(ctx context.Context, c client.Client, key types.NamespacedName) error {
-	return client.IgnoreNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		var wl kueue.Workload
-		if err := c.Get(ctx, key, &wl); err != nil {
-			return err
-		}
-		return kueuelib.Patch(ctx, c, &wl, func() (bool, error) { return controllerutil.RemoveFinalizer(&wl, placeholder.Finalizer), nil })
-	}))
+func releaseWorkload(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	return kueuelib.Patch(ctx, c, wl, func() (bool, error) {
+		return controllerutil.RemoveFinalizer(wl, placeholder.Finalizer), nil
+	}, kueuelib.WithRetryOnConflict())
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,19 +141,21 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
 	}
 	type row struct {
-		job  func(*trainjob.TrainJob)
-		kind string
+		job      func(*trainjob.TrainJob)
+		workload func(*kueue.Workload)
+		kind     string
 		// inTree suspends dry runs; configured is what Kueue's configuration has.
 		inTree     bool
 		configured string
 		want       string
 	}
 	expect.Rows(t, map[string]row{
-		"of a TrainJob that waits":               {job: waits, want: deleted},
-		"of a TrainJob that runs":                {job: runs, want: freed},
-		"of a finished TrainJob":                 {job: finished, want: freed},
-		"of a TrainJob that is gone":             {want: freed},
-		"of a TrainJob that the in-tree one has": {job: waits, inTree: true, want: kept},
+		"of a TrainJob that waits":                                                {job: waits, want: deleted},
+		"of a TrainJob that runs":                                                 {job: runs, want: freed},
+		"of a finished TrainJob":                                                  {job: finished, workload: kit.Is(kueue.WorkloadFinished, ""), want: freed},
+		"of a finished TrainJob, which nobody finishes now":                       {job: finished, workload: kit.Admitted, want: deleted},
+		"of a TrainJob that is gone":                                              {want: freed},
+		"of a TrainJob that the in-tree one has":                                  {job: waits, inTree: true, want: kept},
 		"of a TrainJob that the in-tree one has, whose webhook is not asked here": {job: waits, configured: "trainer.kubeflow.org/trainjob", want: kept},
 		"of a Job": {kind: "Job", want: kept},
 	}, func(t *testing.T, tc row) {
@@ -160,7 +163,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		if tc.kind != "" {
 			kind = tc.kind
 		}
-		objects := []client.Object{workloadOf(kind, "job"), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
+		objects := []client.Object{kit.With(workloadOf(kind, "job"), tc.workload), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
 		if tc.job != nil {
 			objects = append(objects, trainJob("job", tc.job))
 		}
@@ -170,6 +173,33 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		}, objects...)
 		expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
 		expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+	})
+}
+
+// Kueue writes Workloads all the time. A write that fails otherwise is tried once more, too.
+func TestAWorkloadThatCannotBeWrittenAtOnceIsFreed(t *testing.T) {
+	expect.Rows(t, map[string]error{
+		"somebody was faster": nil,
+		"nobody answers":      apierrors.NewTooManyRequests("later", 1),
+	}, func(t *testing.T, refusal error) {
+		wl := workloadOf(trainer.TrainJobKind, "job")
+		wl.Finalizers = []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}
+		stored := installation(t, silent, wl, trainJob("job", func(*trainjob.TrainJob) {}), kueueConfigMap("batch/job"))
+		var first sync.Once
+		c := kit.Writes(stored.(client.WithWatch), func(w kit.Write) (err error) {
+			if wl, is := w.Object.(*kueue.Workload); is && w.Verb == "patch" {
+				first.Do(func() {
+					if err = refusal; err == nil {
+						expect.NoError(t, stored.Patch(t.Context(), wl.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+					}
+				})
+			}
+			return err
+		})
+		expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
+		expect.Same(t, "Unexpected fate of the Workload", deleted, fate(t, c, "job"))
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+		expect.Same(t, "Unexpected finalizers", []string{"example.com/mine"}, wl.Finalizers)
 	})
 }
 
