@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -26,6 +27,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
@@ -141,8 +143,9 @@ func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool {
 }
 
 // ReleaseWorkloads takes the finalizer off that keeps the quota of a worker cluster until pods are
-// gone: nobody else does. It tells out whose, and reports every one that it could not take.
-func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+// gone: nobody else does. For the in-tree integration it deactivates those that were to be, when their pods are gone: it would
+// run them again. It tells out whose, and reports every one that it could not write.
+func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, namespace string, inTree bool) error {
 	var workloads kueue.WorkloadList
 	err := c.List(ctx, &workloads, client.InNamespace(namespace))
 	switch {
@@ -158,20 +161,30 @@ func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, names
 	var failures error
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
-		if !controllerutil.ContainsFinalizer(wl, placeholder.Finalizer) {
-			continue
+		var done []string
+		err := kueuelib.Patch(ctx, c, wl, func() (bool, error) {
+			done = release(wl, inTree)
+			return len(done) > 0, nil
+		}, kueuelib.WithRetryOnConflict())
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			failures = errors.Join(failures, fmt.Errorf("releasing Workload %s/%s (finalizer %s): %w; run this again", wl.Namespace, wl.Name, placeholder.Finalizer, err))
+		case len(done) > 0:
+			fmt.Fprintf(out, "workload %s/%s: %s\n", wl.Namespace, wl.Name, strings.Join(done, ", "))
 		}
-		if err := releaseWorkload(ctx, c, wl); client.IgnoreNotFound(err) != nil {
-			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", placeholder.Finalizer, wl.Namespace, wl.Name, err))
-			continue
-		}
-		fmt.Fprintf(out, "workload %s/%s: finalizer removed\n", wl.Namespace, wl.Name)
 	}
 	return failures
 }
 
-func releaseWorkload(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	return kueuelib.Patch(ctx, c, wl, func() (bool, error) {
-		return controllerutil.RemoveFinalizer(wl, placeholder.Finalizer), nil
-	}, kueuelib.WithRetryOnConflict())
+// release changes wl, and returns what it did.
+func release(wl *kueue.Workload, inTree bool) (done []string) {
+	if controllerutil.RemoveFinalizer(wl, placeholder.Finalizer) {
+		done = append(done, "finalizer removed")
+	}
+	if inTree && deactivation.Marked(wl) && deactivation.Pending(wl) {
+		wl.Spec.Active = ptr.To(false)
+		delete(wl.Annotations, deactivation.Annotation)
+		done = append(done, "deactivated")
+	}
+	return done
 }

@@ -31,7 +31,8 @@ in-tree integration is switched on and before kueue-trainer is uninstalled; mean
 kueue-trainer stands aside and still frees pods that were faster.
 In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
 patch entry that the in-tree integration starts none without. In a worker cluster, Workloads
-lose the finalizer that only kueue-trainer takes off.
+lose the finalizer that only kueue-trainer takes off. Those that somebody deactivated while
+their pods run on are deactivated now.
 With --dry-run it changes nothing, and works while kueue-trainer is active: it fails where the
 in-tree integration could not start or stop a TrainJob.
 Running TrainJobs are left alone, and running it again changes nothing. It fails where the
@@ -78,7 +79,7 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := h.managerIdle(ctx); err != nil {
 		return err
 	}
-	return errors.Join(h.freeAll(ctx, out), h.entryless(out), ReleaseWorkloads(ctx, c, out, namespace))
+	return errors.Join(h.freeAll(ctx, out), h.entryless(out), ReleaseWorkloads(ctx, c, out, namespace, true))
 }
 
 // foretell reports what the in-tree integration could neither start nor stop, and writes nothing.

@@ -18,6 +18,8 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -183,20 +185,26 @@ func TestHandBackOfAWorker(t *testing.T) {
 	const kueues = kueue.ResourceInUseFinalizerName
 	c := clusterWith(t, "runtimePatches", &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}, func(*trainjob.TrainJob) {},
 		held("runs", false, kueues, placeholder.Finalizer), held("local", false, kueues), held("gone", true, placeholder.Finalizer),
+		kit.With(held("stops", false, kueues, placeholder.Finalizer), deactivation.Mark), kit.With(held("over", false, kueues), deactivation.Mark, kit.Is(kueue.WorkloadFinished, "")),
 		&kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{placeholder.Label: "former"}, Annotations: map[string]string{placeholder.RunsAnnotation: "run"},
 		}})
 	var out strings.Builder
 	expect.NoError(t, run(t.Context(), c, &out, "ns"))
-	want := "0 of 1 TrainJobs that are not over changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
+	want := "0 of 1 TrainJobs that are not over changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\nworkload ns/stops: finalizer removed, deactivated\n"
 	expect.Same(t, "Unexpected output", want, out.String())
 	var left kueue.WorkloadList
 	expect.NoError(t, c.List(t.Context(), &left))
 	got := map[string][]string{}
 	for i := range left.Items {
-		got[left.Items[i].Name] = left.Items[i].Finalizers
+		wl := &left.Items[i]
+		got[wl.Name] = wl.Finalizers
+		expect.Same(t, wl.Name+" is active", wl.Name != "stops", kueuelib.IsActive(wl))
+		expect.Same(t, wl.Name+" is to be deactivated", wl.Name == "over", deactivation.Marked(wl))
 	}
-	expect.Same(t, "Unexpected Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got)
+	expect.Same(t, "Unexpected Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "stops": {kueues}, "over": {kueues}, "remainder-1": nil}, got)
+	done := release(kit.With(held("stops", false), deactivation.Mark), false)
+	expect.That(t, done == nil, "Where nobody stops its pods, they lose their quota: %v", done)
 }
 
 // Trainer's webhook writes the whole TrainJob again where it stamps an entry, and the API server refuses that.

@@ -123,7 +123,7 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 		return err
 	}
 	// Whoever has the TrainJobs now.
-	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll), u.deleteRemainders(ctx))
+	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll, inTree), u.deleteRemainders(ctx))
 	if _, err := installed.Generation(ctx, u.client); errors.Is(err, installed.ErrNoTrainer) {
 		return released
 	}
