@@ -182,11 +182,14 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 	}
 	for _, namespace := range namespaces {
 		job, err := trainjob.DryRun(ctx, h.client, namespace, trainjob.ProbeQueue)
-		if namespace != metav1.NamespaceDefault && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)) {
+		switch isDefault := namespace == metav1.NamespaceDefault; {
+		case isDefault && errors.Is(err, trainjob.ErrNoRuntime):
+			// Other namespaces may have runtimes of their own.
+			continue
+		case !isDefault && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 			// A ResourceQuota that is used up, or a namespace that is being deleted.
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("asking the API server what becomes of a queued TrainJob in namespace %s: %w", namespace, err)
 		}
 		if h.field.HoldsGate(&job.Spec) {

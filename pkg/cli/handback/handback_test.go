@@ -11,7 +11,9 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,21 +35,37 @@ func TestRun(t *testing.T) {
 		served         trainjob.TrainerVersion
 		// active has the manager's webhook answer.
 		active bool
+		// others are there, too; ownRuntimes has a namespace its own runtime, and the cluster none.
+		others      []client.Object
+		ownRuntimes bool
 	}
 	expect.Rows(t, map[string]row{
 		"with Trainer 2.2 and later, while the manager is active": {field: "runtimePatches", served: trainjob.Trainer22, active: true, wantErr: "is active"},
 		"with Trainer 2.1, while the manager is active":           {field: "podTemplateOverrides", served: trainjob.Trainer21, active: true, wantErr: "is active"},
 		"with Trainer 2.2 and later, uninstalled":                 {field: "runtimePatches", served: trainjob.Trainer22},
 		"with Trainer 2.1, uninstalled":                           {field: "podTemplateOverrides", served: trainjob.Trainer21},
+		"beside a TrainJob of any name": {field: "runtimePatches", served: trainjob.Trainer22, others: []client.Object{
+			&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "dry-run"}}}},
+		"with runtimes of namespaces alone":                              {field: "runtimePatches", served: trainjob.Trainer22, ownRuntimes: true},
+		"with runtimes of namespaces alone, while the manager is active": {field: "runtimePatches", served: trainjob.Trainer22, ownRuntimes: true, active: true, wantErr: "is active"},
 	}, func(t *testing.T, tc row) {
 		ours := patch.Of(tc.served)
 		waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
 		waits.Spec.Suspend = ptr.To(true)
 		gate(t, ours, waits)
-		c := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
+		stored := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
 			if tc.active {
 				gate(t, ours, job)
 			}
+		}, append(tc.others, &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "own"}})...)
+		if tc.ownRuntimes {
+			expect.NoError(t, stored.Delete(t.Context(), &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}))
+		}
+		c := kit.Writes(stored, func(w kit.Write) error {
+			if w.Verb == "create" && stored.Get(t.Context(), client.ObjectKeyFromObject(w.Object), &trainjob.TrainJob{}) == nil {
+				return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "trainjobs"}, w.Object.GetName())
+			}
+			return nil
 		})
 		expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
 		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
