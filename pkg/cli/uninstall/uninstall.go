@@ -119,9 +119,10 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	if err := u.stopManager(ctx); err != nil {
 		return err
 	}
-	if err := u.deleteAdmission(ctx); err != nil {
+	if err := deleteAdmission(ctx, u.client); err != nil {
 		return err
 	}
+	fmt.Fprintln(u.out, "webhooks and policies: deleted")
 	// Whoever has the TrainJobs now.
 	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll, inTree), u.deleteRemainders(ctx))
 	if _, err := installed.Generation(ctx, u.client); errors.Is(err, installed.ErrNoTrainer) {
@@ -141,6 +142,9 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 // look reports whether Kueue's configuration has its in-tree integration on.
 func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
 	if err := u.installedHere(ctx); err != nil {
+		return false, err
+	}
+	if err := deleteAdmission(ctx, client.NewDryRunClient(u.client)); err != nil {
 		return false, err
 	}
 	if _, err := installed.Generation(ctx, u.client); err != nil {
@@ -271,7 +275,7 @@ func podsGone(ctx context.Context, stopped string, until time.Time, list func(co
 }
 
 // deleteAdmission deletes the webhooks and the policies.
-func (u *uninstall) deleteAdmission(ctx context.Context) error {
+func deleteAdmission(ctx context.Context, c client.Client) error {
 	objects := []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
@@ -282,11 +286,10 @@ func (u *uninstall) deleteAdmission(ctx context.Context) error {
 			&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for _, obj := range objects {
-		if err := client.IgnoreNotFound(u.client.Delete(ctx, obj)); err != nil {
+		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
 			return fmt.Errorf("deleting %T %s: %w", obj, obj.GetName(), err)
 		}
 	}
-	fmt.Fprintln(u.out, "webhooks and policies: deleted")
 	return nil
 }
 

@@ -356,21 +356,40 @@ func TestKueueIsGoneWhereNobodyIsAskedForIt(t *testing.T) {
 	})
 }
 
-// Trainer refuses every change of a TrainJob whose runtime is gone.
-func TestNothingIsTakenAwayWhereATrainJobCannotBeChanged(t *testing.T) {
-	c := installation(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
-	refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if _, ok := obj.(*trainjob.TrainJob); ok {
-				return kit.Forbidden("trainjobs")
-			}
-			return c.Patch(ctx, obj, p, opts...)
-		},
-	})
-	err := uninstalling(refusing, io.Discard).run(t.Context())
-	expect.Says(t, err, "TrainJob ns/waits cannot be changed")
-	expect.Says(t, err, "nothing was changed")
-	for _, obj := range enforcing() {
-		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+func TestNothingIsChangedWhereItWouldNotComeToAnEnd(t *testing.T) {
+	type row struct {
+		// refuses is what may not be written.
+		refuses func(kit.Write) bool
+		says    string
 	}
+	expect.Rows(t, map[string]row{
+		// Trainer refuses every change of a TrainJob whose runtime is gone.
+		"a TrainJob cannot be changed": {says: "TrainJob ns/waits cannot be changed", refuses: func(w kit.Write) bool {
+			_, is := w.Object.(*trainjob.TrainJob)
+			return is && w.Verb == "patch"
+		}},
+		"the webhooks cannot be deleted": {says: "deleting", refuses: func(w kit.Write) bool {
+			_, is := w.Object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+			return is && w.Verb == "delete"
+		}},
+	}, func(t *testing.T, tc row) {
+		c := installation(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
+		refusing := kit.Writes(c, func(w kit.Write) error {
+			if tc.refuses(w) {
+				return kit.Forbidden("it")
+			}
+			return nil
+		})
+		var out strings.Builder
+		err := uninstalling(refusing, &out).run(t.Context())
+		expect.Says(t, err, tc.says)
+		expect.Says(t, err, "nothing was changed")
+		expect.Same(t, "Unexpected output", "", out.String())
+		for _, obj := range enforcing() {
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+		}
+		var deployment appsv1.Deployment
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
+		expect.Same(t, "Unexpected replicas", ptr.To[int32](2), deployment.Spec.Replicas)
+	})
 }
