@@ -30,6 +30,14 @@ func (h *handBack) frees(job *trainjob.TrainJob) bool {
 	return (h.placed || h.respelt[job.UID] != "") && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
 }
 
+// inQueue reports whether a TrainJob is in a queue, of this cluster or for another one.
+func inQueue(job *trainjob.TrainJob) bool {
+	return job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
+}
+
+// queued reports whether a TrainJob is in a queue, or was.
+func (h *handBack) queued(job *trainjob.TrainJob) bool { return inQueue(job) || h.field.Has(&job.Spec) }
+
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	key := client.ObjectKeyFromObject(job)
 	if !h.frees(job) {
@@ -67,8 +75,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 // was created without, and one may have lost it to a setEntry that was stopped. The in-tree integration starts no job
 // that has none (RunWithPodSetsInfo).
 func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
-	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
+	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !freed && !inQueue(job) || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}
 	if err := h.setEntry(ctx, job, nil); err != nil {
@@ -113,9 +120,8 @@ func createAgain(job *trainjob.TrainJob, why string) error {
 // unwritable returns an error for a TrainJob in a queue, or that was freed, which the in-tree integration can neither start
 // nor stop.
 func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
-	queued := freed || job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec)
 	field := h.respelt[job.UID]
-	if field == "" || !queued {
+	if field == "" || !freed && !h.queued(job) {
 		return nil
 	}
 	why := field + " is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", or readOnly: false or value: \"\" (take such out), " +
@@ -137,8 +143,7 @@ func (h *handBack) entryless(out io.Writer) error {
 	var failures error
 	for i := range h.jobs {
 		job := &h.jobs[i]
-		queued := job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-		if !queued || job.Suspended() || h.field.Has(&job.Spec) {
+		if !inQueue(job) || job.Suspended() || h.field.Has(&job.Spec) {
 			continue
 		}
 		text := fmt.Sprintf("TrainJob %s/%s runs without an entry of the in-tree integration, which would keep its quota when it is evicted: "+

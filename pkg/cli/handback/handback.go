@@ -36,7 +36,8 @@ their pods run on are deactivated now.
 With --dry-run it changes nothing, and works while kueue-trainer is active: it fails where the
 in-tree integration could not start or stop a TrainJob.
 Running TrainJobs are left alone, and running it again changes nothing. It fails where the
-in-tree integration could not stop one, or would keep the quota of one that it stops.`
+in-tree integration could not stop one, or would keep the quota of one that it stops, or was
+faster and started one with the gate in its Jobs.`
 
 const handBackExample = `  # Before the switch: whom could the in-tree integration neither start nor stop?
   kubectl trainjob hand-back --all-namespaces --dry-run
@@ -79,7 +80,7 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := h.managerIdle(ctx); err != nil {
 		return err
 	}
-	return errors.Join(h.freeAll(ctx, out), h.entryless(out), ReleaseWorkloads(ctx, c, out, namespace, true))
+	return errors.Join(h.freeAll(ctx, out), h.entryless(out), h.gatedRuns(ctx, namespace), ReleaseWorkloads(ctx, c, out, namespace, true))
 }
 
 // foretell reports what the in-tree integration could neither start nor stop, and writes nothing.
@@ -120,7 +121,7 @@ func Free(ctx context.Context, c client.Client, out io.Writer, placed bool) erro
 }
 
 // Try asks the API server whether it takes a change of the TrainJobs that Free would write, and writes nothing. It
-// reports the first that it does not take.
+// reports the first that it does not take, and those whose pods nobody would free.
 func Try(ctx context.Context, c client.Client, placed bool) error {
 	h, err := load(ctx, client.NewDryRunClient(c), metav1.NamespaceAll, placed)
 	if err != nil {
@@ -136,7 +137,7 @@ func Try(ctx context.Context, c client.Client, placed bool) error {
 			return fmt.Errorf("TrainJob %s/%s cannot be changed: %w; fix that, or delete the TrainJob", job.Namespace, job.Name, err)
 		}
 	}
-	return nil
+	return h.gatedRuns(ctx, metav1.NamespaceAll)
 }
 
 type handBack struct {
@@ -151,6 +152,8 @@ type handBack struct {
 	// respelt are the TrainJobs that have to be created again, with the field why. They lose their entry, or the in-tree
 	// integration adds another to their manifest, and the API server refuses that.
 	respelt map[types.UID]string
+	// late has a JobSet wait for Trainer no longer than a second.
+	late bool
 }
 
 func load(ctx context.Context, c client.Client, namespace string, placed bool) (*handBack, error) {

@@ -11,6 +11,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -134,6 +136,31 @@ func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
 		err := run(t.Context(), clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) {}), &out, "ns")
 		expect.Says(t, err, tc.err)
 		expect.Same(t, "Unexpected word of it", tc.said != "", strings.Contains(out.String(), says))
+	})
+}
+
+// The manager frees its pods while it is there, and takes the gate from no Job that runs.
+func TestRunReportsWhatRunsWithTheGate(t *testing.T) {
+	const says = "TrainJob ns/llm runs with the gate in its Jobs"
+	type row struct {
+		err    string
+		change func(*batchv1.Job)
+	}
+	expect.Rows(t, map[string]row{
+		"the in-tree integration was faster": {err: says},
+		"it was not":                         {change: func(child *batchv1.Job) { child.Spec.Template.Spec.SchedulingGates = nil }},
+		"its Job has ended":                  {change: kit.Completed},
+		"somebody has labelled a Job":        {change: func(child *batchv1.Job) { child.OwnerReferences = nil }},
+	}, func(t *testing.T, tc row) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "q"}}}
+		expect.Must(patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
+		child := kit.ChildJob(js, "node")
+		child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		kit.With(child, tc.change)
+		c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {}, js, child)
+		expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.err)
+		expect.Says(t, Try(t.Context(), c, true), tc.err)
 	})
 }
 

@@ -49,10 +49,12 @@ const uninstallLong = `Make the cluster ready to be without kueue-trainer.
 It stops the manager, deletes its webhooks and policies, which nobody would answer, and leaves
 no TrainJob behind that needs them:
 
-  waiting TrainJobs   stay suspended, without the admission gate, and leave the queue
+  waiting TrainJobs   stay suspended, without the admission gate and the nodes of their last
+                      admission, and leave the queue
   running TrainJobs   run on and keep their quota until they are deleted
-  Workloads           lose the finalizer that only the manager takes off; those that keep
-                      quota for pods which MultiKueue left in a worker are deleted
+  Workloads           lose the finalizer that only the manager takes off; those of TrainJobs
+                      that have ended, and those that keep quota for pods which MultiKueue
+                      left in a worker, are deleted
 
 Where Kueue's in-tree integration is on already, Workloads are left to it, and every TrainJob
 keeps its place.

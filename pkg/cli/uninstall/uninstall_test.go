@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -285,6 +286,44 @@ func withPods(name string, planted bool) []client.Object {
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(child, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	}
 	return []client.Object{pod, js, child, job, workloadOf(trainer.TrainJobKind, name)}
+}
+
+// JobSet only ever adds to a Job: what is left there would keep its pods from being scheduled.
+func TestChildJobsLoseTheirPlacement(t *testing.T) {
+	former := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kueue.WorkloadAnnotation: "wl"}}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"pool": "h100"}, SchedulingGates: []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}}}
+	type row struct {
+		job  *trainjob.TrainJob
+		late bool
+		want corev1.PodTemplateSpec
+	}
+	placement := patch.Placement{Name: "node", NodeSelector: former.Spec.NodeSelector, SchedulingGates: former.Spec.SchedulingGates}
+	free := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: patch.Freed("node").Labels}}
+	expect.Rows(t, map[string]row{
+		"of a job that ran":                           {job: placed(t, "job", placement), want: free},
+		"when Trainer has brought that to the JobSet": {job: placed(t, "job", placement), late: true, want: free},
+		"of a job that was never queued":              {job: trainJob("job", func(*trainjob.TrainJob) {}), want: former},
+	}, func(t *testing.T, tc row) {
+		made := withPods("job", false)
+		js, child := made[1].(*jobsetapi.JobSet), made[2].(*batchv1.Job)
+		child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
+		child.Spec.Suspend, child.Spec.Template = ptr.To(true), former
+		js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template = former
+		c, asked := installation(t, silent, js, child, tc.job, kueueConfigMap("batch/job")), 0
+		trainers := kit.Gets(c, func(obj client.Object, _ client.ObjectKey) error {
+			if _, is := obj.(*jobsetapi.JobSet); is {
+				if asked++; asked > 1 || !tc.late {
+					js.Spec.ReplicatedJobs[0].Template.Spec.Template = free
+					expect.NoError(t, c.Update(t.Context(), js))
+				}
+			}
+			return nil
+		})
+		expect.NoError(t, uninstalling(trainers, io.Discard).run(t.Context()))
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(child), child))
+		expect.Same(t, "Unexpected pods", tc.want, child.Spec.Template, cmpopts.EquateEmpty())
+	})
 }
 
 func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
