@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -160,23 +159,9 @@ func (h *handBack) entryless(out io.Writer) error {
 // guarded are the fields of an entry's pods that nobody may change, but leave out.
 var guarded = []string{"serviceAccountName", "volumes", "initContainers", "containers", "imagePullSecrets", "securityContext"}
 
-// respelt names, by TrainJob, what the in-tree integration would write in another spelling of what is immutable since
-// Trainer 2.2, such as nvidia.com/gpu: 8. It updates a TrainJob whole when it starts or stops it (RunWithPodSetsInfo and
-// Stop), and the API server takes that for a change.
-func respelt(ctx context.Context, c client.Reader, namespace string) (map[types.UID]string, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(trainjob.GVK)
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing TrainJobs: %w", err)
-	}
-	found := map[types.UID]string{}
-	for i := range list.Items {
-		found[list.Items[i].GetUID()] = respeltField(list.Items[i].Object)
-	}
-	return found, nil
-}
-
-// respeltField is where a TrainJob has that, or empty.
+// respeltField is where a TrainJob has, or empty, what the in-tree integration would write in another spelling of what is
+// immutable since Trainer 2.2, such as nvidia.com/gpu: 8. It updates a TrainJob whole when it starts or stops it
+// (RunWithPodSetsInfo and Stop), and the API server takes that for a change.
 func respeltField(job map[string]any) string {
 	spec, _ := job["spec"].(map[string]any)
 	switch {

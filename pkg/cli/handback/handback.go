@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,16 +163,26 @@ func load(ctx context.Context, c client.Client, namespace string, placed bool) (
 	if err != nil {
 		return nil, err
 	}
-	var list trainjob.List
-	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(trainjob.GVK)
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing TrainJobs: %w", err)
 	}
-	jobs := slices.DeleteFunc(list.Items, func(job trainjob.TrainJob) bool { return !job.DeletionTimestamp.IsZero() || job.Finished() })
-	h := &handBack{client: c, jobs: jobs, served: served, field: patch.Of(served), placed: placed}
-	if !placed && served >= trainjob.Trainer22 {
-		h.respelt, err = respelt(ctx, c, namespace)
+	h := &handBack{client: c, served: served, field: patch.Of(served), placed: placed, respelt: map[types.UID]string{}}
+	for i := range list.Items {
+		var job trainjob.TrainJob
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &job); err != nil {
+			return nil, fmt.Errorf("TrainJob %s: %w", client.ObjectKeyFromObject(&list.Items[i]), err)
+		}
+		if !job.DeletionTimestamp.IsZero() || job.Finished() {
+			continue
+		}
+		h.jobs = append(h.jobs, job)
+		if !placed && served >= trainjob.Trainer22 {
+			h.respelt[job.UID] = respeltField(list.Items[i].Object)
+		}
 	}
-	return h, err
+	return h, nil
 }
 
 // managerIdle refuses to work against a manager that would put the gate back: it must be
