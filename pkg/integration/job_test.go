@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -131,37 +130,6 @@ func TestPlacingByAnOldViewLeavesNoFormerFlavor(t *testing.T) {
 		for what, child := range map[string]*batchv1.Job{"that is stored": stored, "that is returned": placed} {
 			expect.Same(t, "Unexpected node selector of the Job "+what, want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
 		}
-	})
-}
-
-// Kubernetes before 1.36 takes another template of a suspended Job only while nothing says that it ever ran.
-func TestAJobThatRanIsPlacedAgain(t *testing.T) {
-	type row struct {
-		older bool
-		want  []string
-	}
-	expect.Rows(t, map[string]row{
-		"Kubernetes 1.36":       {want: []string{"patch"}},
-		"an older one needs to": {older: true, want: []string{"patch", "patch status", "patch"}},
-	}, func(t *testing.T, tc row) {
-		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}, Status: batchv1.JobStatus{StartTime: new(metav1.Now()), Failed: 1}}
-		var writes []string
-		stored := inttest.Fake(child).WithStatusSubresource(child).Build()
-		c := kit.Writes(stored, func(w kit.Write) error {
-			writes = append(writes, strings.TrimSpace(w.Verb+" "+w.SubResource))
-			now := child.DeepCopy()
-			inttest.Reload(t, stored, now)
-			if tc.older && w.SubResource == "" && now.Status.StartTime != nil {
-				return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, child.Name, nil)
-			}
-			return nil
-		})
-		want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}}
-		expect.Must(placeChildJob(t.Context(), &dependencies{client: c}, child, want))(t)
-		expect.Same(t, "Unexpected writes", tc.want, writes)
-		inttest.Reload(t, c, child)
-		expect.Same(t, "Unexpected node selector", want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
-		expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
 	})
 }
 

@@ -115,7 +115,9 @@ func placeChildJob(ctx context.Context, deps *dependencies, child *batchv1.Job, 
 		var err error
 		switch {
 		case !equality.Semantic.DeepEqual(known.Spec.Template, placed.Spec.Template):
-			err = writePlacement(ctx, deps.client, known, placed)
+			if err = podset.WriteTemplate(ctx, deps.client, known, placed); err == nil {
+				ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(known))
+			}
 		case known == child:
 			// A former try got no further, or the cache is behind.
 			placed = &batchv1.Job{}
@@ -131,24 +133,6 @@ func placeChildJob(ctx context.Context, deps *dependencies, child *batchv1.Job, 
 		known = placed
 	}
 	return known, nil
-}
-
-// writePlacement writes the difference between a Job as it is known and as it is placed. It does not guard with a
-// resourceVersion: the values it sets are right whatever else changed, and the Job controller writes the status all the time.
-func writePlacement(ctx context.Context, c client.Client, known, placed *batchv1.Job) error {
-	err := c.Patch(ctx, placed, client.MergeFrom(known))
-	if apierrors.IsInvalid(err) && known.Status.StartTime != nil {
-		// Before Kubernetes 1.36 a suspended Job takes another template only while its status does not say that it ran.
-		// JobSet takes that away, too, when it resumes a Job.
-		forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, known.UID)
-		if err = c.Status().Patch(ctx, known.DeepCopy(), client.RawPatch(types.MergePatchType, forget)); err == nil {
-			err = c.Patch(ctx, placed, client.MergeFrom(known))
-		}
-	}
-	if err == nil {
-		ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(known))
-	}
-	return err
 }
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl

@@ -74,6 +74,8 @@ var (
 
 	// Patch writes what a function changes of an object, under the condition of its resource version.
 	Patch = clientutil.Patch
+	// WithRetryOnConflict has Patch read the object and try again where somebody was faster.
+	WithRetryOnConflict = clientutil.WithRetryOnConflict
 	// TruncateEvent shortens a message to what an event takes.
 	TruncateEvent = api.TruncateEventMessage
 	// Levels returns the node labels of a topology's levels, the widest first.

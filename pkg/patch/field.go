@@ -118,6 +118,11 @@ func (f Field) HoldsGate(spec *trainjob.Spec) bool {
 	return err == nil && slices.ContainsFunc(jobs, func(job patchedJob) bool { return job.gated })
 }
 
+// HoldsGate reports whether our part of a TrainJob of any generation keeps a replicated job behind the admission gate.
+func HoldsGate(spec *trainjob.Spec) bool {
+	return runtimePatches.HoldsGate(spec) || podTemplateOverrides.HoldsGate(spec)
+}
+
 // Gates reports whether our part keeps the named replicated job behind it.
 func (f Field) Gates(spec *trainjob.Spec, replicatedJob string) bool {
 	jobs, err := f.jobs(spec)

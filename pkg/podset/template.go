@@ -3,12 +3,17 @@
 package podset
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -32,6 +37,21 @@ func PlaceTemplate(child, want *corev1.PodTemplateSpec) {
 	child.Spec.NodeSelector = placeSelector(child.Spec.NodeSelector, want.Spec.NodeSelector)
 	child.Spec.Tolerations = placeTolerations(child.Spec.Tolerations, want.Spec.Tolerations)
 	child.Spec.SchedulingGates = placeGates(child.Spec.SchedulingGates, want.Spec.SchedulingGates)
+}
+
+// WriteTemplate writes the difference between a suspended Job as it is known and as it is placed. It does not guard with a
+// resourceVersion: the values it sets are right whatever else changed, and the Job controller writes the status all the time.
+func WriteTemplate(ctx context.Context, c client.Client, known, placed *batchv1.Job) error {
+	err := c.Patch(ctx, placed, client.MergeFrom(known))
+	if apierrors.IsInvalid(err) && known.Status.StartTime != nil {
+		// Before Kubernetes 1.36 a suspended Job takes another template only while its status does not say that it ran.
+		// JobSet takes that away, too, when it resumes a Job.
+		forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, known.UID)
+		if err = c.Status().Patch(ctx, known.DeepCopy(), client.RawPatch(types.MergePatchType, forget)); err == nil {
+			err = c.Patch(ctx, placed, client.MergeFrom(known))
+		}
+	}
+	return err
 }
 
 // placeGates takes our gate and outdated ones of Kueue away; those of others stay.

@@ -5,17 +5,23 @@ package podset
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -242,5 +248,37 @@ func TestPlaced(t *testing.T) {
 		"one of them is placed and gated":   {In: jobSetOf(placed(), placed(gate))},
 		"it is gated":                       {In: jobSetOf(gated)},
 		"somebody else's gate says nothing": {In: jobSetOf(placed("example.com/theirs")), Want: true},
+	})
+}
+
+// Kubernetes before 1.36 takes another template of a suspended Job only while nothing says that it ever ran.
+func TestAJobThatRanIsPlacedAgain(t *testing.T) {
+	type row struct {
+		older bool
+		want  []string
+	}
+	expect.Rows(t, map[string]row{
+		"Kubernetes 1.36":       {want: []string{"patch"}},
+		"an older one needs to": {older: true, want: []string{"patch", "patch status", "patch"}},
+	}, func(t *testing.T, tc row) {
+		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}, Status: batchv1.JobStatus{StartTime: new(metav1.Now()), Failed: 1}}
+		var writes []string
+		stored := kit.Fake(kit.Scheme(), child).WithStatusSubresource(child).Build()
+		c := kit.Writes(stored, func(w kit.Write) error {
+			writes = append(writes, strings.TrimSpace(w.Verb+" "+w.SubResource))
+			now := child.DeepCopy()
+			expect.NoError(t, stored.Get(t.Context(), client.ObjectKeyFromObject(now), now))
+			if tc.older && w.SubResource == "" && now.Status.StartTime != nil {
+				return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, child.Name, nil)
+			}
+			return nil
+		})
+		placed := child.DeepCopy()
+		placed.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "a100"}
+		expect.NoError(t, WriteTemplate(t.Context(), c, child, placed))
+		expect.Same(t, "Unexpected writes", tc.want, writes)
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(child), child))
+		expect.Same(t, "Unexpected node selector", map[string]string{"pool": "a100"}, child.Spec.Template.Spec.NodeSelector)
+		expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
 	})
 }

@@ -49,7 +49,8 @@ func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind str
 	}
 	refusal := ErrNoRuntime
 	for _, runtime := range runtimes {
-		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dry-run"}}
+		// One of any name may be there.
+		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-"}}
 		if queue != "" {
 			job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
 		}

@@ -100,7 +100,7 @@ func leftGates(f *Facts, found func(hit)) {
 	}
 	counts := map[string][]string{}
 	holds := func(pods *corev1.PodSpec) bool { return patch.HasAdmissionGate(pods.SchedulingGates) }
-	count(counts, "TrainJob", f.TrainJobs, func(job *trainjob.TrainJob) bool { return !job.Finished() && holdsGate(job) })
+	count(counts, "TrainJob", f.TrainJobs, func(job *trainjob.TrainJob) bool { return !job.Finished() && patch.HoldsGate(&job.Spec) })
 	count(counts, "JobSet", f.JobSets, func(js *jobsetapi.JobSet) bool {
 		return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return holds(&rj.Template.Spec.Template.Spec) })
 	})

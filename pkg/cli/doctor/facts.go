@@ -140,19 +140,11 @@ func (f *Facts) integrates() integration {
 		return unknown
 	case !job.Suspended():
 		return nobody
-	case holdsGate(job):
+	case patch.HoldsGate(&job.Spec):
 		return external
 	default:
 		return inTree
 	}
-}
-
-// fields are those in which our part may stand; a TrainJob has one of them.
-var fields = []patch.Field{patch.Of(trainjob.Trainer21), patch.Of(trainjob.Trainer23)}
-
-// holdsGate reports whether our part of a TrainJob of any generation has the gate.
-func holdsGate(job *trainjob.TrainJob) bool {
-	return slices.ContainsFunc(fields, func(field patch.Field) bool { return field.HoldsGate(&job.Spec) })
 }
 
 // failedWebhook returns the name of the webhook that did not answer, and what the API

@@ -10,23 +10,26 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
@@ -34,10 +37,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// jobSetWithin is how long a JobSet may take to lose its gate for good.
+// jobSetWithin is how long a JobSet may take to lose its gate for good, or its placement. After one that takes longer the others
+// have a second: the chart's hook has 280 for all.
 const jobSetWithin = 30 * time.Second
 
-// freeChildJobs brings the suspended child Jobs to the pod templates of the JobSet.
+// freeChildJobs brings the suspended child Jobs to the pod templates of the JobSet: those with the gate and, where nobody will
+// place them again, what an admission has left in any: JobSet only ever adds to a Job.
 func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	js, err := h.freeJobSet(ctx, job)
 	if err != nil || js == nil {
@@ -48,34 +53,68 @@ func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (b
 	if err != nil {
 		return false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	changed := false
+	all, changed := h.placed && h.queued(job), false
 	for i := range children.Items {
 		child := &children.Items[i]
-		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || !patch.HasAdmissionGate(child.Spec.Template.Spec.SchedulingGates) {
+		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(child) || !all && !gatedJob(child) {
 			continue
 		}
-		if err := h.freeChildJob(ctx, child, js); err != nil {
+		wrote, err := h.freeChildJob(ctx, child, js)
+		if err != nil {
 			return changed, err
 		}
-		changed = true
+		changed = changed || wrote
 	}
 	return changed, nil
+}
+
+// gatedRuns reports TrainJobs that run while their Jobs make pods with the gate: the in-tree integration was faster than we.
+// The manager still frees such pods, and nobody may change the template of a Job that runs.
+func (h *handBack) gatedRuns(ctx context.Context, namespace string) error {
+	var children batchv1.JobList
+	if err := h.client.List(ctx, &children, client.InNamespace(namespace), client.HasLabels{jobsetapi.JobSetNameKey}); err != nil {
+		return fmt.Errorf("listing child Jobs: %w", err)
+	}
+	gated := slices.DeleteFunc(children.Items, func(child batchv1.Job) bool { return podset.JobEnded(&child) || !gatedJob(&child) })
+	var failures error
+	for i := range h.jobs {
+		job := &h.jobs[i]
+		ofName := func(child batchv1.Job) bool {
+			return child.Namespace == job.Namespace && child.Labels[jobsetapi.JobSetNameKey] == job.Name
+		}
+		if job.Suspended() || !slices.ContainsFunc(gated, ofName) {
+			continue
+		}
+		js, err := state.JobSetOf(ctx, h.client, job)
+		// Anybody may label a Job.
+		if err == nil && js != nil && slices.ContainsFunc(gated, func(child batchv1.Job) bool { return ofName(child) && state.IsControlledBy(&child, js) }) {
+			err = fmt.Errorf("TrainJob %s/%s runs with the gate in its Jobs, and a pod that replaces another is never scheduled without kueue-trainer: "+
+				"keep kueue-trainer until the TrainJob ends, or set spec.active: false of its Workload, run this again, and set it to true", job.Namespace, job.Name)
+		}
+		failures = errors.Join(failures, err)
+	}
+	return failures
 }
 
 // freeJobSet takes the gate off the JobSet, also where Trainer cannot: the in-tree
 // integration may have emptied our entry, of which Trainer's server-side apply makes
 // "metadata: null". The label stays, with another value, for the same reason. Trainer may
-// be applying an older entry, so we look again until the gate stays away. Nil means that
-// there is no JobSet, or none of this TrainJob.
+// be applying an older entry, so we look again until the gate stays away, and the placement is gone that nobody will
+// replace. Nil means that there is no JobSet, or none of this TrainJob.
 func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
 	js := &jobsetapi.JobSet{}
 	key := client.ObjectKeyFromObject(job)
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, jobSetWithin, true, func(ctx context.Context) (bool, error) {
+	within := jobSetWithin
+	if h.late {
+		within = time.Second
+	}
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+		*js = jobsetapi.JobSet{}
 		if err := h.client.Get(ctx, key, js); err != nil {
 			return true, err
 		}
 		if !metav1.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob) {
-			return true, nil
+			return !metav1.IsControlledBy(js, job) || h.shows(js, job), nil
 		}
 		ungate, err := ungateJobSet(js)
 		if err != nil {
@@ -88,15 +127,28 @@ func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*job
 		}
 		return false, err
 	})
+	h.late = h.late || wait.Interrupted(err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("taking the gate from JobSet %s: %w; run this again", key, err)
+		return nil, fmt.Errorf("taking gate and placement from JobSet %s: %w; run this again, or delete the JobSet, and Trainer makes another", key, err)
 	case !metav1.IsControlledBy(js, job):
 		return nil, nil
 	}
 	return js, nil
+}
+
+// shows reports whether Trainer has brought the entry of a job that nobody will place to its JobSet.
+func (h *handBack) shows(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
+	if !h.placed {
+		return true
+	}
+	// One that cannot be read was refused by freeEntry.
+	names, _ := h.field.Jobs(&job.Spec)
+	return !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return slices.Contains(names, rj.Name) && rj.Template.Spec.Template.Labels[patch.GatedLabel] != patch.Freed(rj.Name).Labels[patch.GatedLabel]
+	})
 }
 
 // ungateJobSet is a patch of nothing but the gate and its label: our types may not know
@@ -121,20 +173,28 @@ func ungateJobSet(js *jobsetapi.JobSet) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, data), err
 }
 
-func (h *handBack) freeChildJob(ctx context.Context, child *batchv1.Job, js *jobsetapi.JobSet) error {
+// freeChildJob reports whether there was anything to write.
+func (h *handBack) freeChildJob(ctx context.Context, child *batchv1.Job, js *jobsetapi.JobSet) (bool, error) {
 	index := slices.IndexFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
 		return rj.Name == child.Labels[jobsetapi.ReplicatedJobNameKey]
 	})
 	if index < 0 {
-		return nil
+		return false, nil
 	}
 	placed := child.DeepCopy()
 	podset.PlaceTemplate(&placed.Spec.Template, &js.Spec.ReplicatedJobs[index].Template.Spec.Template)
-	err := h.client.Patch(ctx, placed, client.MergeFrom(child))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the gate from child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
+		return false, nil
 	}
-	return nil
+	err := podset.WriteTemplate(ctx, h.client, child, placed)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("removing gate and placement from child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	}
+	return true, nil
+}
+
+func gatedJob(child *batchv1.Job) bool {
+	return patch.HasAdmissionGate(child.Spec.Template.Spec.SchedulingGates)
 }
 
 func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool {
@@ -142,8 +202,9 @@ func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool {
 }
 
 // ReleaseWorkloads takes the finalizer off that keeps the quota of a worker cluster until pods are
-// gone: nobody else does. It tells out whose, and reports every one that it could not take.
-func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+// gone: nobody else does. For the in-tree integration it deactivates those that were to be, when their pods are gone: it would
+// run them again. It tells out whose, and reports every one that it could not write.
+func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, namespace string, inTree bool) error {
 	var workloads kueue.WorkloadList
 	err := c.List(ctx, &workloads, client.InNamespace(namespace))
 	switch {
@@ -159,24 +220,30 @@ func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, names
 	var failures error
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
-		if !controllerutil.ContainsFinalizer(wl, placeholder.Finalizer) {
-			continue
+		var done []string
+		err := kueuelib.Patch(ctx, c, wl, func() (bool, error) {
+			done = release(wl, inTree)
+			return len(done) > 0, nil
+		}, kueuelib.WithRetryOnConflict())
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			failures = errors.Join(failures, fmt.Errorf("releasing Workload %s/%s (finalizer %s): %w; run this again", wl.Namespace, wl.Name, placeholder.Finalizer, err))
+		case len(done) > 0:
+			fmt.Fprintf(out, "workload %s/%s: %s\n", wl.Namespace, wl.Name, strings.Join(done, ", "))
 		}
-		if err := releaseWorkload(ctx, c, client.ObjectKeyFromObject(wl)); err != nil {
-			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", placeholder.Finalizer, wl.Namespace, wl.Name, err))
-			continue
-		}
-		fmt.Fprintf(out, "workload %s/%s: finalizer removed\n", wl.Namespace, wl.Name)
 	}
 	return failures
 }
 
-func releaseWorkload(ctx context.Context, c client.Client, key types.NamespacedName) error {
-	return client.IgnoreNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		var wl kueue.Workload
-		if err := c.Get(ctx, key, &wl); err != nil {
-			return err
-		}
-		return kueuelib.Patch(ctx, c, &wl, func() (bool, error) { return controllerutil.RemoveFinalizer(&wl, placeholder.Finalizer), nil })
-	}))
+// release changes wl, and returns what it did.
+func release(wl *kueue.Workload, inTree bool) (done []string) {
+	if controllerutil.RemoveFinalizer(wl, placeholder.Finalizer) {
+		done = append(done, "finalizer removed")
+	}
+	if inTree && deactivation.Marked(wl) && deactivation.Pending(wl) {
+		wl.Spec.Active = ptr.To(false)
+		delete(wl.Annotations, deactivation.Annotation)
+		done = append(done, "deactivated")
+	}
+	return done
 }

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -29,6 +28,14 @@ import (
 func (h *handBack) frees(job *trainjob.TrainJob) bool {
 	return (h.placed || h.respelt[job.UID] != "") && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
 }
+
+// inQueue reports whether a TrainJob is in a queue, of this cluster or for another one.
+func inQueue(job *trainjob.TrainJob) bool {
+	return job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
+}
+
+// queued reports whether a TrainJob is in a queue, or was.
+func (h *handBack) queued(job *trainjob.TrainJob) bool { return inQueue(job) || h.field.Has(&job.Spec) }
 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	key := client.ObjectKeyFromObject(job)
@@ -67,8 +74,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 // was created without, and one may have lost it to a setEntry that was stopped. The in-tree integration starts no job
 // that has none (RunWithPodSetsInfo).
 func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
-	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
+	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !freed && !inQueue(job) || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}
 	if err := h.setEntry(ctx, job, nil); err != nil {
@@ -113,9 +119,8 @@ func createAgain(job *trainjob.TrainJob, why string) error {
 // unwritable returns an error for a TrainJob in a queue, or that was freed, which the in-tree integration can neither start
 // nor stop.
 func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
-	queued := freed || job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec)
 	field := h.respelt[job.UID]
-	if field == "" || !queued {
+	if field == "" || !freed && !h.queued(job) {
 		return nil
 	}
 	why := field + " is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", or readOnly: false or value: \"\" (take such out), " +
@@ -137,8 +142,7 @@ func (h *handBack) entryless(out io.Writer) error {
 	var failures error
 	for i := range h.jobs {
 		job := &h.jobs[i]
-		queued := job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-		if !queued || job.Suspended() || h.field.Has(&job.Spec) {
+		if !inQueue(job) || job.Suspended() || h.field.Has(&job.Spec) {
 			continue
 		}
 		text := fmt.Sprintf("TrainJob %s/%s runs without an entry of the in-tree integration, which would keep its quota when it is evicted: "+
@@ -155,23 +159,9 @@ func (h *handBack) entryless(out io.Writer) error {
 // guarded are the fields of an entry's pods that nobody may change, but leave out.
 var guarded = []string{"serviceAccountName", "volumes", "initContainers", "containers", "imagePullSecrets", "securityContext"}
 
-// respelt names, by TrainJob, what the in-tree integration would write in another spelling of what is immutable since
-// Trainer 2.2, such as nvidia.com/gpu: 8. It updates a TrainJob whole when it starts or stops it (RunWithPodSetsInfo and
-// Stop), and the API server takes that for a change.
-func respelt(ctx context.Context, c client.Reader, namespace string) (map[types.UID]string, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(trainjob.GVK)
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing TrainJobs: %w", err)
-	}
-	found := map[types.UID]string{}
-	for i := range list.Items {
-		found[list.Items[i].GetUID()] = respeltField(list.Items[i].Object)
-	}
-	return found, nil
-}
-
-// respeltField is where a TrainJob has that, or empty.
+// respeltField is where a TrainJob has, or empty, what the in-tree integration would write in another spelling of what is
+// immutable since Trainer 2.2, such as nvidia.com/gpu: 8. It updates a TrainJob whole when it starts or stops it
+// (RunWithPodSetsInfo and Stop), and the API server takes that for a change.
 func respeltField(job map[string]any) string {
 	spec, _ := job["spec"].(map[string]any)
 	switch {

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,11 +33,13 @@ in-tree integration is switched on and before kueue-trainer is uninstalled; mean
 kueue-trainer stands aside and still frees pods that were faster.
 In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
 patch entry that the in-tree integration starts none without. In a worker cluster, Workloads
-lose the finalizer that only kueue-trainer takes off.
+lose the finalizer that only kueue-trainer takes off. Those that somebody deactivated while
+their pods run on are deactivated now.
 With --dry-run it changes nothing, and works while kueue-trainer is active: it fails where the
 in-tree integration could not start or stop a TrainJob.
 Running TrainJobs are left alone, and running it again changes nothing. It fails where the
-in-tree integration could not stop one, or would keep the quota of one that it stops.`
+in-tree integration could not stop one, or would keep the quota of one that it stops, or was
+faster and started one with the gate in its Jobs.`
 
 const handBackExample = `  # Before the switch: whom could the in-tree integration neither start nor stop?
   kubectl trainjob hand-back --all-namespaces --dry-run
@@ -78,7 +82,7 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := h.managerIdle(ctx); err != nil {
 		return err
 	}
-	return errors.Join(h.freeAll(ctx, out), h.entryless(out), ReleaseWorkloads(ctx, c, out, namespace))
+	return errors.Join(h.freeAll(ctx, out), h.entryless(out), h.gatedRuns(ctx, namespace), ReleaseWorkloads(ctx, c, out, namespace, true))
 }
 
 // foretell reports what the in-tree integration could neither start nor stop, and writes nothing.
@@ -119,7 +123,7 @@ func Free(ctx context.Context, c client.Client, out io.Writer, placed bool) erro
 }
 
 // Try asks the API server whether it takes a change of the TrainJobs that Free would write, and writes nothing. It
-// reports the first that it does not take.
+// reports the first that it does not take, and those whose pods nobody would free.
 func Try(ctx context.Context, c client.Client, placed bool) error {
 	h, err := load(ctx, client.NewDryRunClient(c), metav1.NamespaceAll, placed)
 	if err != nil {
@@ -135,7 +139,7 @@ func Try(ctx context.Context, c client.Client, placed bool) error {
 			return fmt.Errorf("TrainJob %s/%s cannot be changed: %w; fix that, or delete the TrainJob", job.Namespace, job.Name, err)
 		}
 	}
-	return nil
+	return h.gatedRuns(ctx, metav1.NamespaceAll)
 }
 
 type handBack struct {
@@ -150,6 +154,8 @@ type handBack struct {
 	// respelt are the TrainJobs that have to be created again, with the field why. They lose their entry, or the in-tree
 	// integration adds another to their manifest, and the API server refuses that.
 	respelt map[types.UID]string
+	// late has a JobSet wait for Trainer no longer than a second.
+	late bool
 }
 
 func load(ctx context.Context, c client.Client, namespace string, placed bool) (*handBack, error) {
@@ -157,16 +163,26 @@ func load(ctx context.Context, c client.Client, namespace string, placed bool) (
 	if err != nil {
 		return nil, err
 	}
-	var list trainjob.List
-	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(trainjob.GVK)
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing TrainJobs: %w", err)
 	}
-	jobs := slices.DeleteFunc(list.Items, func(job trainjob.TrainJob) bool { return !job.DeletionTimestamp.IsZero() || job.Finished() })
-	h := &handBack{client: c, jobs: jobs, served: served, field: patch.Of(served), placed: placed}
-	if !placed && served >= trainjob.Trainer22 {
-		h.respelt, err = respelt(ctx, c, namespace)
+	h := &handBack{client: c, served: served, field: patch.Of(served), placed: placed, respelt: map[types.UID]string{}}
+	for i := range list.Items {
+		var job trainjob.TrainJob
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &job); err != nil {
+			return nil, fmt.Errorf("TrainJob %s: %w", client.ObjectKeyFromObject(&list.Items[i]), err)
+		}
+		if !job.DeletionTimestamp.IsZero() || job.Finished() {
+			continue
+		}
+		h.jobs = append(h.jobs, job)
+		if !placed && served >= trainjob.Trainer22 {
+			h.respelt[job.UID] = respeltField(list.Items[i].Object)
+		}
 	}
-	return h, err
+	return h, nil
 }
 
 // managerIdle refuses to work against a manager that would put the gate back: it must be
@@ -181,11 +197,14 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 	}
 	for _, namespace := range namespaces {
 		job, err := trainjob.DryRun(ctx, h.client, namespace, trainjob.ProbeQueue)
-		if namespace != metav1.NamespaceDefault && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)) {
+		switch isDefault := namespace == metav1.NamespaceDefault; {
+		case isDefault && errors.Is(err, trainjob.ErrNoRuntime):
+			// Other namespaces may have runtimes of their own.
+			continue
+		case !isDefault && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 			// A ResourceQuota that is used up, or a namespace that is being deleted.
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("asking the API server what becomes of a queued TrainJob in namespace %s: %w", namespace, err)
 		}
 		if h.field.HoldsGate(&job.Spec) {

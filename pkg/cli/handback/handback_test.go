@@ -11,13 +11,19 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -31,21 +37,37 @@ func TestRun(t *testing.T) {
 		served         trainjob.TrainerVersion
 		// active has the manager's webhook answer.
 		active bool
+		// others are there, too; ownRuntimes has a namespace its own runtime, and the cluster none.
+		others      []client.Object
+		ownRuntimes bool
 	}
 	expect.Rows(t, map[string]row{
 		"with Trainer 2.2 and later, while the manager is active": {field: "runtimePatches", served: trainjob.Trainer22, active: true, wantErr: "is active"},
 		"with Trainer 2.1, while the manager is active":           {field: "podTemplateOverrides", served: trainjob.Trainer21, active: true, wantErr: "is active"},
 		"with Trainer 2.2 and later, uninstalled":                 {field: "runtimePatches", served: trainjob.Trainer22},
 		"with Trainer 2.1, uninstalled":                           {field: "podTemplateOverrides", served: trainjob.Trainer21},
+		"beside a TrainJob of any name": {field: "runtimePatches", served: trainjob.Trainer22, others: []client.Object{
+			&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "dry-run"}}}},
+		"with runtimes of namespaces alone":                              {field: "runtimePatches", served: trainjob.Trainer22, ownRuntimes: true},
+		"with runtimes of namespaces alone, while the manager is active": {field: "runtimePatches", served: trainjob.Trainer22, ownRuntimes: true, active: true, wantErr: "is active"},
 	}, func(t *testing.T, tc row) {
 		ours := patch.Of(tc.served)
 		waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
 		waits.Spec.Suspend = ptr.To(true)
 		gate(t, ours, waits)
-		c := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
+		stored := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
 			if tc.active {
 				gate(t, ours, job)
 			}
+		}, append(tc.others, &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "own"}})...)
+		if tc.ownRuntimes {
+			expect.NoError(t, stored.Delete(t.Context(), &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}))
+		}
+		c := kit.Writes(stored, func(w kit.Write) error {
+			if w.Verb == "create" && stored.Get(t.Context(), client.ObjectKeyFromObject(w.Object), &trainjob.TrainJob{}) == nil {
+				return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "trainjobs"}, w.Object.GetName())
+			}
+			return nil
 		})
 		expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
 		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
@@ -117,6 +139,31 @@ func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
 	})
 }
 
+// The manager frees its pods while it is there, and takes the gate from no Job that runs.
+func TestRunReportsWhatRunsWithTheGate(t *testing.T) {
+	const says = "TrainJob ns/llm runs with the gate in its Jobs"
+	type row struct {
+		err    string
+		change func(*batchv1.Job)
+	}
+	expect.Rows(t, map[string]row{
+		"the in-tree integration was faster": {err: says},
+		"it was not":                         {change: func(child *batchv1.Job) { child.Spec.Template.Spec.SchedulingGates = nil }},
+		"its Job has ended":                  {change: kit.Completed},
+		"somebody has labelled a Job":        {change: func(child *batchv1.Job) { child.OwnerReferences = nil }},
+	}, func(t *testing.T, tc row) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "q"}}}
+		expect.Must(patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
+		child := kit.ChildJob(js, "node")
+		child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		kit.With(child, tc.change)
+		c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {}, js, child)
+		expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.err)
+		expect.Says(t, Try(t.Context(), c, true), tc.err)
+	})
+}
+
 func TestForetell(t *testing.T) {
 	respelt := expect.Must(trainjob.NewRuntimePatch(json.RawMessage(`{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[
 		{"name":"node","template":{"spec":{"template":{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":2000000000}}]}}}}}]}}}}`)))(t)
@@ -183,20 +230,26 @@ func TestHandBackOfAWorker(t *testing.T) {
 	const kueues = kueue.ResourceInUseFinalizerName
 	c := clusterWith(t, "runtimePatches", &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}, func(*trainjob.TrainJob) {},
 		held("runs", false, kueues, placeholder.Finalizer), held("local", false, kueues), held("gone", true, placeholder.Finalizer),
+		kit.With(held("stops", false, kueues, placeholder.Finalizer), deactivation.Mark), kit.With(held("over", false, kueues), deactivation.Mark, kit.Is(kueue.WorkloadFinished, "")),
 		&kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{placeholder.Label: "former"}, Annotations: map[string]string{placeholder.RunsAnnotation: "run"},
 		}})
 	var out strings.Builder
 	expect.NoError(t, run(t.Context(), c, &out, "ns"))
-	want := "0 of 1 TrainJobs that are not over changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
+	want := "0 of 1 TrainJobs that are not over changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\nworkload ns/stops: finalizer removed, deactivated\n"
 	expect.Same(t, "Unexpected output", want, out.String())
 	var left kueue.WorkloadList
 	expect.NoError(t, c.List(t.Context(), &left))
 	got := map[string][]string{}
 	for i := range left.Items {
-		got[left.Items[i].Name] = left.Items[i].Finalizers
+		wl := &left.Items[i]
+		got[wl.Name] = wl.Finalizers
+		expect.Same(t, wl.Name+" is active", wl.Name != "stops", kueuelib.IsActive(wl))
+		expect.Same(t, wl.Name+" is to be deactivated", wl.Name == "over", deactivation.Marked(wl))
 	}
-	expect.Same(t, "Unexpected Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got)
+	expect.Same(t, "Unexpected Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "stops": {kueues}, "over": {kueues}, "remainder-1": nil}, got)
+	done := release(kit.With(held("stops", false), deactivation.Mark), false)
+	expect.That(t, done == nil, "Where nobody stops its pods, they lose their quota: %v", done)
 }
 
 // Trainer's webhook writes the whole TrainJob again where it stamps an entry, and the API server refuses that.

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -142,22 +143,31 @@ func TestExitCodes(t *testing.T) {
 
 func TestManaged(t *testing.T) {
 	type row struct {
-		suspends bool
-		fails    error
-		resumes  bool
-		want     string
+		suspends, gates bool
+		fails           error
+		use, want       string
 	}
 	expect.Rows(t, map[string]row{
-		"a queued job is suspended":           {suspends: true},
+		"a queued job is suspended":           {suspends: true, gates: true},
 		"it starts at once":                   {want: `{"spec":{"suspend":true}}`},
-		"it starts at once, and is to resume": {resumes: true, want: `{"spec":{"suspend":false}}`},
+		"it starts at once, and is to resume": {use: "resume", want: `{"spec":{"suspend":false}}`},
 		"nobody answers":                      {fails: errors.New("failed calling webhook")},
+		"suspended without our gate":          {suspends: true, want: `{"spec":{"active":false}}`},
+		"so, and is to queue again":           {suspends: true, use: "requeue", want: `{"spec":{"active":false}}`},
+		"so, and is to be held":               {suspends: true, use: "hold"},
+		"so, and is to resume":                {suspends: true, use: "resume"},
 	}, func(t *testing.T, tc row) {
-		torch := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-		c := kit.Writes(kit.Fake(kit.Scheme(trainjob.AddToScheme), torch).Build(), func(w kit.Write) error {
-			w.Object.(*trainjob.TrainJob).Spec.Suspend = ptr.To(tc.suspends)
-			return cmp.Or(tc.fails, kit.ErrAnswered)
-		})
-		expect.Says(t, managed(t.Context(), c, "team", !tc.resumes), tc.want)
+		for _, served := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22} {
+			torch := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+			c := kit.Writes(kit.Fake(kit.Scheme(trainjob.AddToScheme), torch).Build(), func(w kit.Write) error {
+				spec := &w.Object.(*trainjob.TrainJob).Spec
+				spec.Suspend = ptr.To(tc.suspends)
+				if tc.gates {
+					expect.Must(patch.Of(served).Set(spec, []patch.Placement{patch.Gated("node")}))(t)
+				}
+				return cmp.Or(tc.fails, kit.ErrAnswered)
+			})
+			expect.Says(t, managed(t.Context(), c, "team", cmp.Or(tc.use, "stop")), tc.want)
+		}
 	})
 }

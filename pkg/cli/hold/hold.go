@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -89,7 +90,7 @@ func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cob
 				if a.client, a.namespace, err = flags.ClientIn(false); err != nil {
 					return err
 				}
-				if err := managed(cmd.Context(), a.client, a.namespace, v.use != "resume"); err != nil {
+				if err := managed(cmd.Context(), a.client, a.namespace, v.use); err != nil {
 					return err
 				}
 				return a.all(cmd.Context(), args)
@@ -105,15 +106,22 @@ func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cob
 }
 
 // managed returns an error where a queued TrainJob of the namespace would start at once: nobody would bring back what is
-// stopped, nor stop what is held. Where that cannot be asked, the write itself tells.
-func managed(ctx context.Context, c client.Client, namespace string, suspend bool) error {
+// stopped, nor stop what is held. Kueue's in-tree integration starts again what is stopped while it is admitted. Where that
+// cannot be asked, the write itself tells.
+func managed(ctx context.Context, c client.Client, namespace, use string) error {
 	job, err := trainjob.DryRun(ctx, c, namespace, trainjob.ProbeQueue)
-	if err != nil || job.Suspended() {
+	switch {
+	case err != nil:
 		return nil
+	case !job.Suspended():
+		return fmt.Errorf("nobody looks after the queues of TrainJobs in namespace %s: Kueue leaves it out (managedJobsNamespaceSelector; "+
+			"an admin can label it), or kueue-trainer is not installed; outside of all quotas, spec.suspend stops and starts it: "+
+			"kubectl -n %s patch trainjob NAME --type=merge -p '{\"spec\":{\"suspend\":%t}}'", namespace, namespace, use != "resume")
+	case (use == "stop" || use == "requeue") && !patch.HoldsGate(&job.Spec):
+		return fmt.Errorf("Kueue's in-tree integration looks after TrainJobs in namespace %s, and would start them again at once: stop one by its Workload: "+
+			"kubectl -n %s patch workload NAME --type=merge -p '{\"spec\":{\"active\":false}}'", namespace, namespace)
 	}
-	return fmt.Errorf("nobody looks after the queues of TrainJobs in namespace %s: Kueue leaves it out (managedJobsNamespaceSelector; "+
-		"an admin can label it), or kueue-trainer is not installed; outside of all quotas, spec.suspend stops and starts it: "+
-		"kubectl -n %s patch trainjob NAME --type=merge -p '{\"spec\":{\"suspend\":%t}}'", namespace, namespace, suspend)
+	return nil
 }
 
 // all goes on with the others where one fails.

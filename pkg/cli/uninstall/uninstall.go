@@ -49,10 +49,12 @@ const uninstallLong = `Make the cluster ready to be without kueue-trainer.
 It stops the manager, deletes its webhooks and policies, which nobody would answer, and leaves
 no TrainJob behind that needs them:
 
-  waiting TrainJobs   stay suspended, without the admission gate, and leave the queue
+  waiting TrainJobs   stay suspended, without the admission gate and the nodes of their last
+                      admission, and leave the queue
   running TrainJobs   run on and keep their quota until they are deleted
-  Workloads           lose the finalizer that only the manager takes off; those that keep
-                      quota for pods which MultiKueue left in a worker are deleted
+  Workloads           lose the finalizer that only the manager takes off; those of TrainJobs
+                      that have ended, and those that keep quota for pods which MultiKueue
+                      left in a worker, are deleted
 
 Where Kueue's in-tree integration is on already, Workloads are left to it, and every TrainJob
 keeps its place.
@@ -119,11 +121,12 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	if err := u.stopManager(ctx); err != nil {
 		return err
 	}
-	if err := u.deleteAdmission(ctx); err != nil {
+	if err := deleteAdmission(ctx, u.client); err != nil {
 		return err
 	}
+	fmt.Fprintln(u.out, "webhooks and policies: deleted")
 	// Whoever has the TrainJobs now.
-	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll), u.deleteRemainders(ctx))
+	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll, inTree), u.deleteRemainders(ctx))
 	if _, err := installed.Generation(ctx, u.client); errors.Is(err, installed.ErrNoTrainer) {
 		return released
 	}
@@ -141,6 +144,9 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 // look reports whether Kueue's configuration has its in-tree integration on.
 func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
 	if err := u.installedHere(ctx); err != nil {
+		return false, err
+	}
+	if err := deleteAdmission(ctx, client.NewDryRunClient(u.client)); err != nil {
 		return false, err
 	}
 	if _, err := installed.Generation(ctx, u.client); err != nil {
@@ -271,7 +277,7 @@ func podsGone(ctx context.Context, stopped string, until time.Time, list func(co
 }
 
 // deleteAdmission deletes the webhooks and the policies.
-func (u *uninstall) deleteAdmission(ctx context.Context) error {
+func deleteAdmission(ctx context.Context, c client.Client) error {
 	objects := []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
@@ -282,11 +288,10 @@ func (u *uninstall) deleteAdmission(ctx context.Context) error {
 			&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for _, obj := range objects {
-		if err := client.IgnoreNotFound(u.client.Delete(ctx, obj)); err != nil {
+		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
 			return fmt.Errorf("deleting %T %s: %w", obj, obj.GetName(), err)
 		}
 	}
-	fmt.Fprintln(u.out, "webhooks and policies: deleted")
 	return nil
 }
 

@@ -9,10 +9,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -140,19 +142,21 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
 	}
 	type row struct {
-		job  func(*trainjob.TrainJob)
-		kind string
+		job      func(*trainjob.TrainJob)
+		workload func(*kueue.Workload)
+		kind     string
 		// inTree suspends dry runs; configured is what Kueue's configuration has.
 		inTree     bool
 		configured string
 		want       string
 	}
 	expect.Rows(t, map[string]row{
-		"of a TrainJob that waits":               {job: waits, want: deleted},
-		"of a TrainJob that runs":                {job: runs, want: freed},
-		"of a finished TrainJob":                 {job: finished, want: freed},
-		"of a TrainJob that is gone":             {want: freed},
-		"of a TrainJob that the in-tree one has": {job: waits, inTree: true, want: kept},
+		"of a TrainJob that waits":                                                {job: waits, want: deleted},
+		"of a TrainJob that runs":                                                 {job: runs, want: freed},
+		"of a finished TrainJob":                                                  {job: finished, workload: kit.Is(kueue.WorkloadFinished, ""), want: freed},
+		"of a finished TrainJob, which nobody finishes now":                       {job: finished, workload: kit.Admitted, want: deleted},
+		"of a TrainJob that is gone":                                              {want: freed},
+		"of a TrainJob that the in-tree one has":                                  {job: waits, inTree: true, want: kept},
 		"of a TrainJob that the in-tree one has, whose webhook is not asked here": {job: waits, configured: "trainer.kubeflow.org/trainjob", want: kept},
 		"of a Job": {kind: "Job", want: kept},
 	}, func(t *testing.T, tc row) {
@@ -160,7 +164,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		if tc.kind != "" {
 			kind = tc.kind
 		}
-		objects := []client.Object{workloadOf(kind, "job"), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
+		objects := []client.Object{kit.With(workloadOf(kind, "job"), tc.workload), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
 		if tc.job != nil {
 			objects = append(objects, trainJob("job", tc.job))
 		}
@@ -170,6 +174,33 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		}, objects...)
 		expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
 		expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+	})
+}
+
+// Kueue writes Workloads all the time. A write that fails otherwise is tried once more, too.
+func TestAWorkloadThatCannotBeWrittenAtOnceIsFreed(t *testing.T) {
+	expect.Rows(t, map[string]error{
+		"somebody was faster": nil,
+		"nobody answers":      apierrors.NewTooManyRequests("later", 1),
+	}, func(t *testing.T, refusal error) {
+		wl := workloadOf(trainer.TrainJobKind, "job")
+		wl.Finalizers = []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}
+		stored := installation(t, silent, wl, trainJob("job", func(*trainjob.TrainJob) {}), kueueConfigMap("batch/job"))
+		var first sync.Once
+		c := kit.Writes(stored.(client.WithWatch), func(w kit.Write) (err error) {
+			if wl, is := w.Object.(*kueue.Workload); is && w.Verb == "patch" {
+				first.Do(func() {
+					if err = refusal; err == nil {
+						expect.NoError(t, stored.Patch(t.Context(), wl.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+					}
+				})
+			}
+			return err
+		})
+		expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
+		expect.Same(t, "Unexpected fate of the Workload", deleted, fate(t, c, "job"))
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+		expect.Same(t, "Unexpected finalizers", []string{"example.com/mine"}, wl.Finalizers)
 	})
 }
 
@@ -257,6 +288,44 @@ func withPods(name string, planted bool) []client.Object {
 	return []client.Object{pod, js, child, job, workloadOf(trainer.TrainJobKind, name)}
 }
 
+// JobSet only ever adds to a Job: what is left there would keep its pods from being scheduled.
+func TestChildJobsLoseTheirPlacement(t *testing.T) {
+	former := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kueue.WorkloadAnnotation: "wl"}}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"pool": "h100"}, SchedulingGates: []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}}}
+	type row struct {
+		job  *trainjob.TrainJob
+		late bool
+		want corev1.PodTemplateSpec
+	}
+	placement := patch.Placement{Name: "node", NodeSelector: former.Spec.NodeSelector, SchedulingGates: former.Spec.SchedulingGates}
+	free := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: patch.Freed("node").Labels}}
+	expect.Rows(t, map[string]row{
+		"of a job that ran":                           {job: placed(t, "job", placement), want: free},
+		"when Trainer has brought that to the JobSet": {job: placed(t, "job", placement), late: true, want: free},
+		"of a job that was never queued":              {job: trainJob("job", func(*trainjob.TrainJob) {}), want: former},
+	}, func(t *testing.T, tc row) {
+		made := withPods("job", false)
+		js, child := made[1].(*jobsetapi.JobSet), made[2].(*batchv1.Job)
+		child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
+		child.Spec.Suspend, child.Spec.Template = ptr.To(true), former
+		js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template = former
+		c, asked := installation(t, silent, js, child, tc.job, kueueConfigMap("batch/job")), 0
+		trainers := kit.Gets(c, func(obj client.Object, _ client.ObjectKey) error {
+			if _, is := obj.(*jobsetapi.JobSet); is {
+				if asked++; asked > 1 || !tc.late {
+					js.Spec.ReplicatedJobs[0].Template.Spec.Template = free
+					expect.NoError(t, c.Update(t.Context(), js))
+				}
+			}
+			return nil
+		})
+		expect.NoError(t, uninstalling(trainers, io.Discard).run(t.Context()))
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(child), child))
+		expect.Same(t, "Unexpected pods", tc.want, child.Spec.Template, cmpopts.EquateEmpty())
+	})
+}
+
 func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 	type row struct {
 		planted    bool
@@ -326,21 +395,40 @@ func TestKueueIsGoneWhereNobodyIsAskedForIt(t *testing.T) {
 	})
 }
 
-// Trainer refuses every change of a TrainJob whose runtime is gone.
-func TestNothingIsTakenAwayWhereATrainJobCannotBeChanged(t *testing.T) {
-	c := installation(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
-	refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if _, ok := obj.(*trainjob.TrainJob); ok {
-				return kit.Forbidden("trainjobs")
-			}
-			return c.Patch(ctx, obj, p, opts...)
-		},
-	})
-	err := uninstalling(refusing, io.Discard).run(t.Context())
-	expect.Says(t, err, "TrainJob ns/waits cannot be changed")
-	expect.Says(t, err, "nothing was changed")
-	for _, obj := range enforcing() {
-		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+func TestNothingIsChangedWhereItWouldNotComeToAnEnd(t *testing.T) {
+	type row struct {
+		// refuses is what may not be written.
+		refuses func(kit.Write) bool
+		says    string
 	}
+	expect.Rows(t, map[string]row{
+		// Trainer refuses every change of a TrainJob whose runtime is gone.
+		"a TrainJob cannot be changed": {says: "TrainJob ns/waits cannot be changed", refuses: func(w kit.Write) bool {
+			_, is := w.Object.(*trainjob.TrainJob)
+			return is && w.Verb == "patch"
+		}},
+		"the webhooks cannot be deleted": {says: "deleting", refuses: func(w kit.Write) bool {
+			_, is := w.Object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+			return is && w.Verb == "delete"
+		}},
+	}, func(t *testing.T, tc row) {
+		c := installation(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
+		refusing := kit.Writes(c, func(w kit.Write) error {
+			if tc.refuses(w) {
+				return kit.Forbidden("it")
+			}
+			return nil
+		})
+		var out strings.Builder
+		err := uninstalling(refusing, &out).run(t.Context())
+		expect.Says(t, err, tc.says)
+		expect.Says(t, err, "nothing was changed")
+		expect.Same(t, "Unexpected output", "", out.String())
+		for _, obj := range enforcing() {
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+		}
+		var deployment appsv1.Deployment
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
+		expect.Same(t, "Unexpected replicas", ptr.To[int32](2), deployment.Spec.Replicas)
+	})
 }

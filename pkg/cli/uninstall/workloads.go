@@ -52,7 +52,7 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 		until := time.Now().Add(patience)
 		failures = nil
 		left = slices.DeleteFunc(left, func(wl kueue.Workload) bool {
-			err := u.freeWorkload(ctx, &wl, jobs[metav1.GetControllerOfNoCopy(&wl).UID], until)
+			err := u.freeWorkload(ctx, wl.DeepCopy(), jobs[metav1.GetControllerOfNoCopy(&wl).UID], until)
 			failures = errors.Join(failures, err)
 			return err == nil
 		})
@@ -60,37 +60,42 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 	return failures
 }
 
-// freeWorkload takes the finalizers off, and deletes the Workload of a TrainJob that waits, when
-// the last pod of that is gone, if it goes until a time. The job is nil when it is gone.
+// freeWorkload takes the finalizers off, and deletes the Workload of a TrainJob that waits, or that has ended and whose Workload
+// nobody finishes now, when the last pod of that is gone, if it goes until a time. The job is nil when it is gone.
 func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *trainjob.TrainJob, until time.Time) error {
+	ended := job != nil && job.Finished() && !kueuelib.IsFinished(wl)
 	waits := job != nil && !job.Finished() && job.Suspended()
-	if waits {
+	if ended || waits {
 		if err := u.jobPodsGone(ctx, job, until); err != nil {
 			return err
 		}
 	}
 	key := client.ObjectKeyFromObject(wl)
-	err := kueuelib.Patch(ctx, u.client, wl, func() (bool, error) { return placeholder.Release(wl), nil })
+	err := kueuelib.Patch(ctx, u.client, wl, func() (bool, error) { return placeholder.Release(wl), nil }, kueuelib.WithRetryOnConflict())
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("taking the finalizers off Workload %s: %w", key, err)
 	}
 	switch {
-	case waits:
+	case ended || waits:
 		if err := u.client.Delete(ctx, wl, client.Preconditions{UID: ptr.To(wl.UID)}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting Workload %s of a TrainJob that waits: %w", key, err)
+			return fmt.Errorf("deleting Workload %s of a TrainJob that waits or has ended: %w", key, err)
 		}
-		fmt.Fprintf(u.out, "trainjob %s/%s: out of its queue, Workload %s deleted\n", job.Namespace, job.Name, wl.Name)
+		what := "out of its queue"
+		if ended {
+			what = "has ended"
+		}
+		fmt.Fprintf(u.out, "trainjob %s/%s: %s, Workload %s deleted\n", job.Namespace, job.Name, what, wl.Name)
 	case job != nil && !job.Finished():
 		fmt.Fprintf(u.out, "trainjob %s/%s: runs on, and its Workload %s keeps the quota until it is deleted\n", job.Namespace, job.Name, wl.Name)
 	}
 	return nil
 }
 
-// jobPodsGone waits until the pods of a TrainJob have ended that was evicted a moment ago.
+// jobPodsGone waits until the pods of a TrainJob have ended that was evicted, or ended, a moment ago.
 func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob, until time.Time) error {
-	suspended := fmt.Sprintf("TrainJob %s/%s is suspended", job.Namespace, job.Name)
+	over := fmt.Sprintf("TrainJob %s/%s is over or suspended", job.Namespace, job.Name)
 	labelled := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name}}
-	return podsGone(ctx, suspended, until, func(ctx context.Context) ([]corev1.Pod, error) {
+	return podsGone(ctx, over, until, func(ctx context.Context) ([]corev1.Pod, error) {
 		js, err := state.JobSetOf(ctx, u.client, job)
 		if err != nil || js == nil {
 			return nil, err
