@@ -362,6 +362,7 @@ var mutants = slices.Concat(
 		bug("an elastic job runs without quota", "TestElasticJobIsStopped", "if jobframework.WorkloadSliceEnabled(j) {", "if false {"),
 		bug("the Workload of a job that went meanwhile keeps its quota", "TestYieldComesBackForWorkloadsLeft", "len(left) == 0 {", "len(left) >= 0 {"),
 		bug("quota of a prebuilt Workload goes before the pods", "TestPrebuiltWorkloadIsKeptWhilePodsAreLeft", "|| active && jobframework", "|| !active && jobframework"),
+		bug("an admitted job whose class is not there is looked at late", "TestWaitsForPeopleGrow", "longest == 0 || j.holdingQuota() != nil", "longest == 0"),
 	),
 	in("pkg/integration/peers/rollout.go",
 		bug("a snapshot of a former Trainer proves that the next one runs", "TestRead", "taken.IsZero() || taken.Before(since)", "taken.IsZero() || since.After(time.Now())"),
