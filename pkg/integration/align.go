@@ -63,7 +63,7 @@ func keepPriority(ctx context.Context, j *job) result {
 	}
 	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
 		tellClassMissing(j, missing)
-		return result{again: retryClass}
+		return result{again: longestClass}
 	}
 	return result{}
 }

@@ -241,9 +241,12 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 	return done(j.deps.giveUpWorkload(ctx, wl))
 }
 
-// retryPrebuilt is how often a TrainJob is looked at that waits for its prebuilt Workload.
-// No event of that tells whose it is before it has an owner.
-const retryPrebuilt = 5 * time.Second
+// retryPrebuilt is how soon a TrainJob is looked at again that waits for its prebuilt Workload, longestPrebuilt how often one
+// that has waited for long. No event of that tells whose it is before it has an owner.
+const (
+	retryPrebuilt   = 5 * time.Second
+	longestPrebuilt = time.Minute
+)
 
 // prebuiltOf returns the Workload that somebody made for job, or nil where job names none or
 // it is missing.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -144,6 +145,8 @@ func TestForgetQueues(t *testing.T) {
 	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true})
 	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
 	expect.NoError(t, followQueues(t.Context(), queues, func(client.Object) {}, recorder))
+	cached := inttest.Fake(kit.LocalQueue("ocr", "q", "gpus"), kit.LocalQueue("ocr", "r", "gpus"), kit.LocalQueue("vision", "q", "gpus"), kit.LocalQueue("vision", "s", "cpus")).Build()
+	recorder.There = isThere(t.Context(), cached)
 	for _, queue := range []metrics.Queue{
 		{ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "q"}, {ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "r"},
 		{ClusterQueue: "gpus", Namespace: "vision", LocalQueue: "q"}, {ClusterQueue: "cpus", Namespace: "vision", LocalQueue: "s"},
@@ -170,10 +173,22 @@ func TestForgetQueues(t *testing.T) {
 	wants("Nothing is gone", 4)
 	local.Update(&kueue.LocalQueue{}, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
 	wants("A LocalQueue changed", 4)
+	expect.NoError(t, cached.Delete(t.Context(), kit.LocalQueue("ocr", "q", "gpus")))
 	local.Delete(&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
 	wants("A LocalQueue is gone", 3)
 	cluster.Delete(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cpus"}})
 	wants("A ClusterQueue is gone", 2)
+	// Workloads outlive the LocalQueue of a namespace that is deleted.
+	wl := inttest.AdmittedOf("uid", func(wl *kueue.Workload) { wl.Namespace, wl.Spec.QueueName = "ocr", "q" })
+	measureWorkloads(recorder).Update(event.UpdateEvent{ObjectOld: wl, ObjectNew: wl})
+	recorder.Stopped(metrics.Queue{Namespace: "ocr"}, metrics.StopByUser)
+	var back []string
+	for name := range inttest.Recorded(t, registry, metrics.LocalQueue, metrics.Namespace) {
+		if strings.HasSuffix(name, " ocr") && !strings.HasSuffix(name, " r ocr") {
+			back = append(back, name)
+		}
+	}
+	expect.Same(t, "Series that nothing drops", nil, back)
 }
 
 // Kueue's metrics of this process are those that Kueue itself drops.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -27,7 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// admittedBy returns the queue that admitted a Workload, which proves that it is there.
+// admittedBy returns the queue that admitted a Workload.
 func admittedBy(wl *kueue.Workload) metrics.Queue {
 	queue := metrics.Queue{Namespace: wl.Namespace, LocalQueue: string(wl.Spec.QueueName)}
 	if wl.Status.Admission != nil {
@@ -96,7 +97,7 @@ func measureStop(j *job, reason string) {
 	if wl := j.holdingQuota(); wl != nil {
 		queue = admittedBy(wl)
 	} else if !known.underWay() {
-		queue = metrics.Queue{Namespace: j.Namespace}
+		queue = metrics.Queue{Namespace: j.Namespace, LocalQueue: string(jobframework.QueueNameForObject(&j.TrainJob))}
 	}
 	known.over = !known.began.IsZero()
 	j.deps.metrics.Stopped(queue, reason)
@@ -213,7 +214,7 @@ func facts(deps *dependencies, scope *matchconditions.Scope) []string {
 // kueuesMetrics registers Kueue's metrics of jobs, which Kueue records, for other kinds, in its
 // own process. They have the labels that Kueue's configuration gives them now; where that
 // changes later they are those of this process's next start, as in Kueue.
-func kueuesMetrics(ctx context.Context, queues cache.Informers, opts Options) (*kueuelib.CustomLabels, error) {
+func kueuesMetrics(ctx context.Context, queues cache.Cache, opts Options) (*kueuelib.CustomLabels, error) {
 	labels, err := kueuelib.NewCustomLabels(opts.Kueue.Settings().CustomLabels)
 	if err != nil {
 		return nil, fmt.Errorf("giving Kueue's metrics the labels of its configuration: %w", err)
@@ -223,7 +224,15 @@ func kueuesMetrics(ctx context.Context, queues cache.Informers, opts Options) (*
 		store = func(queue client.Object) { kueuelib.StoreQueue(labels, queue) }
 	}
 	opts.Metrics.Register(kueuelib.JobMetrics()...)
+	opts.Metrics.There = isThere(ctx, queues)
 	return labels, followQueues(ctx, queues, store, opts.Metrics)
+}
+
+// isThere reports of a LocalQueue whether a cache has it.
+func isThere(ctx context.Context, cached client.Reader) func(namespace, name string) bool {
+	return func(namespace, name string) bool {
+		return !apierrors.IsNotFound(cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &kueue.LocalQueue{}))
+	}
 }
 
 // followQueues has store called with every version of a ClusterQueue or LocalQueue, and drops what recorder and Kueue's

@@ -216,6 +216,8 @@ type record struct {
 	start startRecord
 	// former is the status that its former cluster left.
 	former *trainer.TrainJobStatus
+	// lacks is since when the job cannot queue for lack of a priority class or its prebuilt Workload.
+	lacks time.Time
 	// told is the reason why the manager does nothing for the job, where it was told.
 	told string
 }

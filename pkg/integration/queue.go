@@ -199,7 +199,8 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 		}
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe, "does not queue, because %s", why)
-	return unqueued(firstUnmade)
+	// The event of what is made or changed then brings the job here, too.
+	return unqueued(min(longestUnmade, max(firstUnmade, time.Since(firstSeen(&j.record.waiting.began)))))
 }
 
 // kept says by which finalizer an object stays when it is deleted; empty: by none. One that is deleted in the

@@ -264,10 +264,16 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 		for _, change := range tc.jobSet {
 			change(js)
 		}
-		outcome := awaitUsable(t.Context(), jobOf(t, r, stored), js, jobs)
+		j := jobOf(t, r, stored)
+		outcome := awaitUsable(t.Context(), j, js, jobs)
 		waits := tc.waits || tc.want != ""
 		expect.That(t, outcome.err == nil && outcome.unqueued == waits, "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
 		wantTold(t, eventsSoFar(recorder, ""), tc.want)
+		if tc.want != "" {
+			j.record.waiting.began = time.Now().Add(-time.Hour)
+			again := awaitUsable(t.Context(), j, js, jobs).again
+			expect.That(t, outcome.again == firstUnmade && again == longestUnmade, "It is looked at after %s, and after an hour after %s", outcome.again, again)
+		}
 	})
 }
 

@@ -133,7 +133,7 @@ func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 
 // answer returns when the controller is to look again, or the error that it does so for.
 func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
-	err := sum.err
+	err, inVain := sum.err, j.inVain(sum.err)
 	if wait := jobclient.BackoffOf(err); wait > 0 {
 		j.warn(jobevents.ReasonWriteInVain, jobevents.ActionWrite, "%v", err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
@@ -152,7 +152,7 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	// What waits shall not be in the way of what was decided meanwhile.
 	urgency := ptr.To(0)
 	if wait := retryIn(err); wait > 0 && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
-		return ctrl.Result{RequeueAfter: wait, Priority: urgency}, nil
+		return ctrl.Result{RequeueAfter: max(wait, inVain), Priority: urgency}, nil
 	}
 	if j.UID != "" && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
 		j.warn(jobevents.ReasonRefused, jobevents.ActionWrite, "%v", err)
@@ -248,6 +248,23 @@ func retryIn(err error) time.Duration {
 	return 0
 }
 
+// inVain returns how long a job without quota has been waiting for what people may yet make, which is how long it waits for
+// the next look: of thousands, nobody else shall notice.
+func (j *job) inVain(err error) time.Duration {
+	longest := longestClass
+	switch {
+	case errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound):
+		longest = longestPrebuilt
+	case !classMissing(err):
+		longest = 0
+	}
+	if longest == 0 || j.holdingQuota() != nil {
+		j.record.lacks = time.Time{}
+		return 0
+	}
+	return min(longest, time.Since(firstSeen(&j.record.lacks)))
+}
+
 // gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
 // their CRD is missing, the answer names a cause.
 func gone(err error) bool {
@@ -279,8 +296,10 @@ const (
 	// retryTerminating is how long a reconcile waits for the end of a namespace.
 	retryTerminating = 5 * time.Second
 
-	// retryClass is how long a reconcile waits for a priority class that somebody may yet create.
-	retryClass = 10 * time.Second
+	// retryClass is how long a reconcile waits for a priority class that somebody may yet create, longestClass bounds it
+	// where no quota is held: the event of the class brings the job here.
+	retryClass   = 10 * time.Second
+	longestClass = 5 * time.Minute
 )
 
 // quietSink makes jobframework's error lines about expected retries verbose ones.

@@ -277,6 +277,44 @@ func TestPhase(t *testing.T) {
 	}
 }
 
+// Of jobs without quota that wait for what people may yet make, thousands shall be nobody else's concern.
+func TestWaitsForPeopleGrow(t *testing.T) {
+	type row struct {
+		job   func(*trainjob.TrainJob)
+		quota bool
+		want  []time.Duration
+	}
+	expect.Rows(t, map[string]row{
+		"a priority class":             {job: ofClass("urgnet"), want: []time.Duration{retryClass, time.Minute, longestClass}},
+		"a prebuilt Workload":          {job: prebuilt, want: []time.Duration{retryPrebuilt, longestPrebuilt, longestPrebuilt}},
+		"a class, while quota is held": {job: ofClass("urgnet"), quota: true, want: []time.Duration{retryClass, retryClass, retryClass}},
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		r, _ := newReconciler(t, stored, js)
+		r.deps.Defaults = servedDefaults(t)
+		r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, key client.ObjectKey) error {
+			if _, ok := obj.(*kueue.WorkloadPriorityClass); ok {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, key.Name) // As caches say it.
+			}
+			return nil
+		})
+		if tc.quota {
+			reconcileOnce(t, r)
+			changeWorkload(t, r.deps.client, kit.All(giveQuota, func(wl *kueue.Workload) { wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("low") }))
+		}
+		changeJob(t, r, tc.job)
+		var got []time.Duration
+		for _, waited := range []time.Duration{0, time.Minute, time.Hour} {
+			if known := r.deps.records.of(jobKey, stored.UID); !known.lacks.IsZero() {
+				known.lacks = time.Now().Add(-waited)
+			}
+			result := expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
+			got = append(got, result.RequeueAfter.Truncate(time.Second))
+		}
+		expect.Same(t, "Unexpected times to the next look", tc.want, got)
+	})
+}
+
 // What only time cures is tried again in its time, and nobody has to know; 0 is for all else.
 func TestRetryIn(t *testing.T) {
 	forbidden := func(reason string) error {

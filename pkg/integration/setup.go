@@ -318,7 +318,9 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.MadeDefault())).
+		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.Made(matchconditions.IsDefault))).
+		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(maps.NamersOf), builder.WithPredicates(watches.Made(nil))).
+		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(maps.NamersOf), builder.WithPredicates(watches.Made(nil))).
 		WatchesRawSource(deps.all.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), ReconciliationTimeout: longestLook, RateLimiter: watches.RetryFailed(),

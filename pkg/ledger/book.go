@@ -13,8 +13,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
-// remembered is how long after its end a holding is known by its name. What ended earlier than
-// that before a save, as its Workload says, is in the totals of the save.
+// remembered is how long after its end a holding is known by its name in a save.
 const remembered = 5 * time.Minute
 
 // maxPayers bounds the pairs of LocalQueue and user that are told apart in a namespace: whoever may edit a TrainJob may make

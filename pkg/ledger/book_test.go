@@ -207,15 +207,36 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 		return Read(newObject(uid).reserve(10).admit(10).ready(10).finish(kueue.WorkloadFinishedReasonSucceeded, 20).Workload, Facts{})
 	}
 	b.Observe(Read(newObject("open").reserve(10).admit(10).ready(10).Workload, Facts{}), at(11), time.Time{})
+	b.Observe(ended("in the totals"), at(21), time.Time{})
 	late := at(20).Add(2 * remembered)
 	b = reloaded(t, b, late)
 	for _, uid := range []types.UID{"open", "in the totals"} {
 		b.Observe(ended(uid), late, late)
 	}
-	want := seconds{"running": 16 * 10, "useful": 16 * 10}
+	want := seconds{"running": 2 * 16 * 10, "useful": 2 * 16 * 10}
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
+	b = reloaded(t, b, late.Add(remembered))
+	b.Observe(ended("in the totals"), late, late)
+	expect.Same(t, "Unexpected GPU seconds of the next process", want, sums(b, late))
+	behind := expect.Must(decode(encoded(t, b, late)))(t).book(at(30))
+	behind.Observe(ended("in the totals"), at(30), at(30))
+	expect.Same(t, "Unexpected GPU seconds by a clock that is behind", want, sums(behind, at(30)))
+	gone := NewBook(noon)
+	gone.Observe(Read(newObject("gone").reserve(10).admit(10).ready(10).Workload, Facts{}), at(11), time.Time{})
+	gone.Gone("gone", at(400), at(400))
+	gone = reloaded(t, gone, at(400).Add(remembered))
+	gone.Observe(ended("not in the totals"), late, time.Time{})
+	expect.Same(t, "Unexpected GPU seconds of what ended by another clock", 16*10, sums(gone, late)["useful"])
 	ahead := (Saved{Began: noon, Saved: late}).book(at(20))
 	expect.That(t, !ahead.assumed.After(noon), "Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
+}
+
+func TestBookEndsWhatIsGoneNoLaterThanNow(t *testing.T) {
+	b := NewBook(noon)
+	b.Observe(Read(newObject("a").reserve(10).Workload, Facts{}), at(11), time.Time{})
+	b = reloaded(t, b, at(700))
+	b.catchUp(nil, func(types.UID) bool { return false }, nil, at(700), at(500))
+	expect.Same(t, "Unexpected GPU seconds", seconds{"waiting": 16 * 490}, sums(b, at(500)))
 }
 
 func TestBookForgetsWhatIsGone(t *testing.T) {

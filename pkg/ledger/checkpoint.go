@@ -44,13 +44,15 @@ type Saved struct {
 	// Merged is what of both came from series that were put together.
 	Merged []Total    `json:"merged,omitempty"`
 	Open   []*Holding `json:"open"`
-	// Closed are the holdings that ended not long before.
-	Closed []closing `json:"closed"`
+	// Closed are the holdings that ended not long before, Counted is the time up to which all others that ended are in the
+	// totals; saves of older releases have none.
+	Closed  []closing `json:"closed"`
+	Counted time.Time `json:"counted,omitzero"`
 }
 
 // checkpoint returns a copy of what is to be saved.
 func (b *Book) checkpoint(writer string, now time.Time) Saved {
-	c := Saved{Format: format, Writer: writer, Began: b.began, Saved: now, Merged: sorted(b.merged)}
+	c := Saved{Format: format, Writer: writer, Began: b.began, Saved: now, Merged: sorted(b.merged), Counted: b.assumed}
 	c.set(b.totals)
 	for _, uid := range slices.Sorted(maps.Keys(b.open)) {
 		h := *b.open[uid]
@@ -58,8 +60,12 @@ func (b *Book) checkpoint(writer string, now time.Time) Saved {
 		c.Open = append(c.Open, &h)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(b.closed)) {
-		if closed := b.closed[uid]; later(closed.Ended, closed.Gone).After(now.Add(-remembered)) {
+		switch closed := b.closed[uid]; {
+		case later(closed.Ended, closed.Gone).After(now.Add(-remembered)):
 			c.Closed = append(c.Closed, closed)
+		case closed.Gone.IsZero():
+			// Its Workload said when: that is what it will say to clocks that are behind, too.
+			c.Counted = later(c.Counted, closed.Ended)
 		}
 	}
 	return c
@@ -82,7 +88,9 @@ func (c *Saved) totals() []Total { return slices.Concat(c.Held, c.Ended) }
 // book returns the book that was saved. The clock of who saved it may be ahead.
 func (c Saved) book(now time.Time) *Book {
 	b := NewBook(c.Began)
-	b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
+	if b.assumed = c.Counted; b.assumed.IsZero() {
+		b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
+	}
 	b.merged = slots(c.Merged)
 	b.whole = wholes(b.merged)
 	for _, t := range c.totals() {
@@ -201,8 +209,10 @@ func Prove(readings []Reading, from, to time.Time) []Total {
 }
 
 // catchUp takes note of what Workloads tell since a time until which the book was kept, and ends what it has of those
-// that are gone since without a word: at least until then, and until they left, what the book says was true.
+// that are gone since without a word: at least until then, and until they left, what the book says was true. The clock of
+// who kept it may be ahead.
 func (b *Book) catchUp(readings []Reading, there func(types.UID) bool, left map[types.UID]time.Time, known, now time.Time) {
+	known = earlier(known, now)
 	for _, r := range readings {
 		b.Observe(r, now, known)
 	}

@@ -62,7 +62,10 @@ func AddTo(mgr ctrl.Manager, self string, settings *kueueconfig.Follower) (*Scop
 		WithLogConstructor(logging.ForController(mgr.GetLogger(), "webhook-scope", "webhookConfiguration")).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
-		Watches(&kueue.LocalQueue{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(IsDefault))).
+		Watches(&kueue.LocalQueue{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(IsDefault), predicate.Funcs{
+			// What Kueue says of one is none of this.
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})).
 		WatchesRawSource(source.Channel(s.events, one)).
 		Complete(s)
 	return s, err
@@ -118,15 +121,20 @@ func (s *Scope) every(ctx context.Context) (string, error) {
 		return unknownSettings, nil
 	}
 	var queues kueue.LocalQueueList
-	if err := s.client.List(ctx, &queues); err != nil {
+	if err := s.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing LocalQueues: %w", err)
 	}
+	// Caches list in no order.
+	first := ""
 	for i := range queues.Items {
-		if IsDefault(&queues.Items[i]) {
-			return fmt.Sprintf("namespace %s has a LocalQueue %s", queues.Items[i].Namespace, kueueconstants.DefaultLocalQueueName), nil
+		if queue := &queues.Items[i]; IsDefault(queue) && (first == "" || queue.Namespace < first) {
+			first = queue.Namespace
 		}
 	}
-	return "", nil
+	if first == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("namespace %s has a LocalQueue %s", first, kueueconstants.DefaultLocalQueueName), nil
 }
 
 // tell logs a scope that is another than before.

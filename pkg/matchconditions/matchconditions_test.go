@@ -4,17 +4,31 @@ package matchconditions
 
 import (
 	"cmp"
+	"context"
+	"slices"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -38,6 +52,35 @@ func TestConditions(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		expect.Same(t, "Unexpected conditions", tc.want, conditions(tc.have, tc.every, tc.self))
 	})
+}
+
+// Lists are in no order, and whose LocalQueue it is that matters is news once.
+func TestScopeIsToldOnce(t *testing.T) {
+	scheme := runtime.NewScheme()
+	expect.NoError(t, kueue.AddToScheme(scheme))
+	expect.NoError(t, admissionregistrationv1.AddToScheme(scheme))
+	webhooks := []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
+	}
+	lists := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(webhooks...).
+		WithObjects(kit.LocalQueue("b", "default", "gpus"), kit.LocalQueue("a", "default", "gpus"), kit.LocalQueue("0", "gpus", "gpus")).
+		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if queues, ok := list.(*kueue.LocalQueueList); ok && lists%2 == 1 {
+				slices.Reverse(queues.Items)
+			}
+			lists++
+			return err
+		}}).Build()
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	s := &Scope{client: c, kueue: kueueconfig.Fixed(kueueconfig.Settings{})}
+	for range 10 {
+		expect.Must(s.Reconcile(logr.NewContext(t.Context(), log), reconcile.Request{}))(t)
+	}
+	expect.Same(t, "The log has", []string{`"level"=0 "msg"="Widened the webhooks to every TrainJob" "detail"="namespace a has a LocalQueue default"`}, lines)
 }
 
 // The API server's own code decides which requests reach a webhook.

@@ -12,6 +12,8 @@ import (
 // has something to record.
 type Recorder struct {
 	QueueLabels
+	// There reports whether there is a LocalQueue; nil: all are there.
+	There    func(namespace, name string) bool
 	registry prometheus.Registerer
 
 	admittedUntilStarted, startedUntilReady, admittedUntilEnded, evictedUntilStopped *prometheus.HistogramVec
@@ -44,38 +46,47 @@ func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
 // Register adds metrics of others to the registry, where none of them is yet.
 func (r *Recorder) Register(others ...prometheus.Collector) { r.registry.MustRegister(others...) }
 
+// values returns the values of labels. A LocalQueue that is not there is not named, nor its namespace: nothing would drop
+// the series.
+func (r *Recorder) values(q Queue, more ...string) []string {
+	if r.LocalQueues && r.There != nil && !r.There(q.Namespace, q.LocalQueue) {
+		q.Namespace, q.LocalQueue = "", ""
+	}
+	return r.Values(q, more...)
+}
+
 // Started records that a TrainJob was resumed.
 func (r *Recorder) Started(q Queue, kind string) {
-	r.starts.WithLabelValues(r.Values(q, kind)...).Inc()
+	r.starts.WithLabelValues(r.values(q, kind)...).Inc()
 }
 
 // StartedAfter records how long after its admission a TrainJob was resumed for the first time.
 func (r *Recorder) StartedAfter(q Queue, sinceAdmitted time.Duration) {
-	r.admittedUntilStarted.WithLabelValues(r.Values(q)...).Observe(seconds(sinceAdmitted))
+	r.admittedUntilStarted.WithLabelValues(r.values(q)...).Observe(seconds(sinceAdmitted))
 }
 
 // Ready records that all pods of a TrainJob are ready, for the first time since it was resumed.
 func (r *Recorder) Ready(q Queue, sinceStarted time.Duration) {
-	r.startedUntilReady.WithLabelValues(r.Values(q)...).Observe(seconds(sinceStarted))
+	r.startedUntilReady.WithLabelValues(r.values(q)...).Observe(seconds(sinceStarted))
 }
 
 // Runs records that TrainJobs of a queue run of which none may have ended yet: of a series that begins with the first
 // one, who asks for increases would not see that.
-func (r *Recorder) Runs(q Queue) { r.admittedUntilEnded.WithLabelValues(r.Values(q)...) }
+func (r *Recorder) Runs(q Queue) { r.admittedUntilEnded.WithLabelValues(r.values(q)...) }
 
 // Ended records how long a TrainJob ran that succeeded or failed.
 func (r *Recorder) Ended(q Queue, sinceAdmitted time.Duration) {
-	r.admittedUntilEnded.WithLabelValues(r.Values(q)...).Observe(seconds(sinceAdmitted))
+	r.admittedUntilEnded.WithLabelValues(r.values(q)...).Observe(seconds(sinceAdmitted))
 }
 
 // Stopped records that a TrainJob was suspended while it ran.
 func (r *Recorder) Stopped(q Queue, reason string) {
-	r.stops.WithLabelValues(r.Values(q, reason)...).Inc()
+	r.stops.WithLabelValues(r.values(q, reason)...).Inc()
 }
 
 // Gone records that an evicted TrainJob has no pod any more and gave its quota back.
 func (r *Recorder) Gone(q Queue, sinceEvicted time.Duration) {
-	r.evictedUntilStopped.WithLabelValues(r.Values(q)...).Observe(seconds(sinceEvicted))
+	r.evictedUntilStopped.WithLabelValues(r.values(q)...).Observe(seconds(sinceEvicted))
 }
 
 // Ungated records what became of a pod at the gate.

@@ -40,11 +40,12 @@ func trimWorkload(in any) (any, error) {
 	if ok && ofAnother(wl) && wl.Labels[placeholder.Label] == "" &&
 		!slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == trainjob.GVK.Kind }) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
+		untag(wl)
 	}
 	return Compact(in)
 }
 
-// trimJobSet empties the JobSets that no TrainJob controls, and drops what their
+// trimJobSet empties the JobSets that no TrainJob controls, and drops of those that one does annotations, and what their
 // pods run, but not what they ask for.
 func trimJobSet(in any) (any, error) {
 	js, ok := in.(*jobsetapi.JobSet)
@@ -53,7 +54,9 @@ func trimJobSet(in any) (any, error) {
 	}
 	if owner := metav1.GetControllerOfNoCopy(js); owner == nil || ofAnother(js) {
 		js.Spec, js.Status = jobsetapi.JobSetSpec{}, jobsetapi.JobSetStatus{}
+		untag(js)
 	}
+	js.Annotations = nil
 	for i := range js.Spec.ReplicatedJobs {
 		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
 		asked := askedOf(&template.Spec)
@@ -126,6 +129,13 @@ func ofControllers(key, _ string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return key != jobsetapi.JobSetNameKey &&
 		(domain == "jobset.sigs.k8s.io" || domain == "batch.kubernetes.io" || key == "controller-uid" || key == "job-name")
+}
+
+// untag drops what its users write into the metadata of an object: it may be a megabyte.
+func untag(obj client.Object) {
+	obj.SetLabels(nil)
+	obj.SetAnnotations(nil)
+	obj.SetFinalizers(nil)
 }
 
 func ofAnother(obj client.Object) bool {

@@ -82,19 +82,30 @@ func TestTrim(t *testing.T) {
 		p.Annotations = annotations
 		return p
 	}
+	tagged := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
+		meta.Labels, meta.Annotations, meta.Finalizers = maps.Clone(name), maps.Clone(large), []string{"example.com/long"}
+		return meta
+	}
+	taggedJobSet := func(owner string) *jobsetapi.JobSet {
+		js := jobSet(owner, full)
+		js.ObjectMeta = tagged(js.ObjectMeta)
+		return js
+	}
+	unread := jobSet("TrainJob", *asked)
+	unread.Labels, unread.Finalizers = name, []string{"example.com/long"}
 	type row struct {
 		trim     func(any) (any, error)
 		in, want any
 	}
 	expect.Rows(t, map[string]row{
 		"a TrainJob's Workload loses its managed fields":                    {trim: trimWorkload, in: workload(managed, spec), want: workload(owned("TrainJob"), spec)},
-		"another kind's Workload keeps its name":                            {trim: trimWorkload, in: workload(owned("Job"), spec), want: workload(owned("Job"), kueue.WorkloadSpec{})},
-		"another kind's Workload that a TrainJob owns as well stays":        {trim: trimWorkload, in: workload(shared, spec), want: workload(shared, spec)},
+		"another kind's Workload keeps its name":                            {trim: trimWorkload, in: workload(tagged(owned("Job")), spec), want: workload(owned("Job"), kueue.WorkloadSpec{})},
+		"another kind's Workload that a TrainJob owns as well stays":        {trim: trimWorkload, in: workload(tagged(shared), spec), want: workload(tagged(shared), spec)},
 		"a Workload for pods that are left stays":                           {trim: trimWorkload, in: workload(rest, spec), want: workload(rest, spec)},
 		"a Workload without an owner stays":                                 {trim: trimWorkload, in: &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec}},
-		"a TrainJob's JobSet keeps where its pods go and what they ask for": {trim: trimJobSet, in: jobSet("TrainJob", full), want: jobSet("TrainJob", *asked)},
-		"another kind's JobSet keeps its name":                              {trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")}},
-		"a JobSet of nobody's keeps its name":                               {trim: trimJobSet, in: &jobsetapi.JobSet{Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{}},
+		"a TrainJob's JobSet keeps where its pods go and what they ask for": {trim: trimJobSet, in: taggedJobSet("TrainJob"), want: unread},
+		"another kind's JobSet keeps its name":                              {trim: trimJobSet, in: taggedJobSet("AppWrapper"), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")}},
+		"a JobSet of nobody's keeps its name":                               {trim: trimJobSet, in: &jobsetapi.JobSet{ObjectMeta: tagged(metav1.ObjectMeta{}), Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{}},
 		"a pod behind the gate keeps where it goes": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)),
 			want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector, Tolerations: tolerations}, patch.AdmissionGate, union(name, placed))},
 		"the same keeps of its annotations what an admission may change": {trim: trimPod,

@@ -33,7 +33,7 @@ const (
 	// repeatAfter is when an event that still holds is recorded again.
 	repeatAfter = 10 * time.Minute
 	// remembered bounds of how many objects the last event is remembered.
-	remembered = 4096
+	remembered = 1 << 16
 )
 
 // Recorder drops an event that says what the last one about the same object said.

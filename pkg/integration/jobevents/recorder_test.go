@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,18 @@ func TestRecorder(t *testing.T) {
 		}
 		expect.Same(t, "Unexpected events", tc.Want, got)
 	})
+}
+
+func TestRecorderRemembersEveryTrainJob(t *testing.T) {
+	const many = 20_000
+	recorder := events.NewFakeRecorder(2 * many)
+	once := New(recorder)
+	for range 2 {
+		for i := range many {
+			once.Eventf(inttest.Job(types.UID(strconv.Itoa(i))), nil, corev1.EventTypeNormal, "Unknown", ActionStart, "no class")
+		}
+	}
+	expect.Same(t, "Unexpected number of events", many, len(recorder.Events))
 }
 
 func TestResolvedEventIsNews(t *testing.T) {

@@ -60,7 +60,7 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 		return nil
 	}
 	var jobs trainjob.List
-	if err := a.client.List(ctx, &jobs); err != nil {
+	if err := a.client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the TrainJobs to look at again: %w", err)
 	}
 	for i := range jobs.Items {

@@ -9,6 +9,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -232,6 +234,23 @@ func TestTrainJobsOf(t *testing.T) {
 	})
 }
 
+// A class may be made after the TrainJobs that name it.
+func TestNamersOf(t *testing.T) {
+	named := func(job *trainjob.TrainJob) { job.Labels = map[string]string{kit.PriorityLabel: "high"} }
+	runs := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }
+	m := Mapper{inttest.Fake(
+		waiting("a", "waits"), waiting("b", "of-class", named), waiting("a", "runs-of-class", named, runs), waiting("a", "runs", runs),
+		waiting("a", "over", named, says(trainer.TrainJobComplete))).Build()}
+	expect.Answers(t, func(in client.Object) []string {
+		return expect.Each(m.NamersOf(t.Context(), in), reconcile.Request.String)
+	}, map[string]expect.Row[client.Object, []string]{
+		"Kueue's":          {In: kit.Priority("high", 1), Want: []string{"a/runs-of-class", "b/of-class"}},
+		"Kueue's, another": {In: kit.Priority("low", 1), Want: nil},
+		"that of pods":     {In: &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}}, Want: []string{"a/waits", "b/of-class"}},
+	})
+	expect.That(t, Made(nil).Create(event.CreateEvent{Object: kit.Priority("high", 1)}), "the making of a class does not pass")
+}
+
 // The queue may be seen after the TrainJobs that are to get it.
 func TestUnqueuedOf(t *testing.T) {
 	queued := func(job *trainjob.TrainJob) { job.Labels = map[string]string{kit.QueueLabel: "q"} }
@@ -239,7 +258,7 @@ func TestUnqueuedOf(t *testing.T) {
 		waiting("a", "unqueued"), waiting("a", "queued", queued), waiting("a", "over", says(trainer.TrainJobComplete)), waiting("b", "elsewhere")).Build()}
 	queue := kit.LocalQueue("a", "default", "gpus")
 	expect.Same(t, "Unexpected TrainJobs", []string{"a/unqueued"}, expect.Each(m.UnqueuedOf(t.Context(), queue), reconcile.Request.String))
-	passes := MadeDefault()
+	passes := Made(matchconditions.IsDefault)
 	expect.That(t, passes.Create(event.CreateEvent{Object: queue}) && !passes.Create(event.CreateEvent{Object: kit.LocalQueue("a", "gpus", "gpus")}) &&
 		!passes.Update(event.UpdateEvent{ObjectOld: queue, ObjectNew: queue}), "other events pass than the making of a LocalQueue default")
 }

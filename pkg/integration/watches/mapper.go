@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -38,11 +38,20 @@ func (m Mapper) UnqueuedOf(ctx context.Context, queue client.Object) []reconcile
 	return m.those(ctx, queue, queue.GetNamespace(), func(job *trainjob.TrainJob) bool { return jobframework.QueueNameForObject(job) == "" })
 }
 
+// NamersOf maps a priority class to the TrainJobs that name it. One of pods stands in runtimes and patches: any TrainJob that
+// waits may name it.
+func (m Mapper) NamersOf(ctx context.Context, class client.Object) []reconcile.Request {
+	_, ofWorkloads := class.(*kueue.WorkloadPriorityClass)
+	return m.those(ctx, class, "", func(job *trainjob.TrainJob) bool {
+		return ofWorkloads && jobframework.WorkloadPriorityClassName(job) == class.GetName() || !ofWorkloads && job.Suspended()
+	})
+}
+
 // those returns the TrainJobs of a namespace, or of all, that are not over and that cause concerns.
 func (m Mapper) those(ctx context.Context, cause client.Object, namespace string, concerned func(*trainjob.TrainJob) bool) []reconcile.Request {
 	var jobs trainjob.List
 	if err := m.Cached.List(ctx, &jobs, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a runtime, LocalQueue or namespace", "cause", klog.KObj(cause))
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a runtime, priority class, LocalQueue or namespace", "cause", klog.KObj(cause))
 		return nil
 	}
 	var requests []reconcile.Request
@@ -59,10 +68,10 @@ func (m Mapper) TrainJobsIn(ctx context.Context, namespace client.Object) []reco
 	return m.those(ctx, namespace, namespace.GetName(), func(*trainjob.TrainJob) bool { return true })
 }
 
-// MadeDefault passes LocalQueues that TrainJobs of their namespace get without asking, as they are made.
-func MadeDefault() predicate.Predicate {
+// Made passes what is made, of all or of some.
+func Made(some func(client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return matchconditions.IsDefault(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return some == nil || some(e.Object) },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
