@@ -119,6 +119,7 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 				return ofError(err)
 			}
 			if len(left) > 0 {
+				j.warn(jobevents.ReasonNotStarted, jobevents.ActionStart, "does not start (%s) while pods of it are left, as on a lost node, and keeps its quota until they are gone", because(l.what, refusal))
 				return result{again: j.record.start.lookAgain(timeout)}
 			}
 		}

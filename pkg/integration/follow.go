@@ -75,8 +75,11 @@ func follow(ctx context.Context, j *job) result {
 		// It is somebody else's to write, and what it says counts.
 		return result{}
 	}
-	// An inactive one has none: it stays what keeps the job from running.
-	variants := kueuelib.HasVariants(wl) && kueuelib.IsActive(wl)
+	variants := kueuelib.HasVariants(wl)
+	if variants && !kueuelib.IsActive(wl) {
+		// It stays what keeps the job from running.
+		return result{}
+	}
 	if changed := movedOn(j, wl); changed != "" && (kueuelib.HasQuotaReservation(wl) || variants) {
 		// jobframework would start the job again on the quota that it had before, and variants go on queuing.
 		if active {
@@ -84,7 +87,7 @@ func follow(ctx context.Context, j *job) result {
 		}
 		return done(requeue(ctx, j, wl, changed))
 	}
-	if active || kueuelib.HasVariants(wl) && !variants {
+	if active {
 		return result{}
 	}
 	if !kueuelib.HasQuotaReservation(wl) && !variants {

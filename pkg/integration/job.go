@@ -113,7 +113,7 @@ func (j *job) mayHavePods(ctx context.Context) bool {
 		j.podsThere.may = true
 	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
 		pods, err := j.pods().Left(ctx, j.key)
-		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !isCurrent(ctx, j.deps.live, &j.TrainJob)
+		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !notStarted(ctx, j.deps, &j.TrainJob)
 	}
 	return j.podsThere.may
 }

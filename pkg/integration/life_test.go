@@ -197,11 +197,13 @@ func (l *life) says(condition string, status metav1.ConditionStatus) {
 
 func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 	l.t.Helper()
-	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(!runs) })
 	suspended := metav1.ConditionTrue
 	if runs {
 		suspended = metav1.ConditionFalse
 	}
+	change(l, js, func(js *jobsetapi.JobSet) {
+		js.Spec.Suspend, js.Status.Conditions = new(!runs), []metav1.Condition{{Type: string(jobsetapi.JobSetSuspended), Status: suspended}}
+	})
 	change(l, child, func(child *batchv1.Job) {
 		child.Spec.Suspend, child.Status = new(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionStatus(suspended)}}}
 		if runs {

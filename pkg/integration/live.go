@@ -86,11 +86,14 @@ func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob,
 	return true, nil
 }
 
-// isCurrent reports whether the API server is known to have the spec of job as it is here.
-func isCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob) bool {
+// notStarted reports whether the API server is known to have job as it is here, in what a start changes: its users shall not put
+// a stop off by changing the rest all the time.
+func notStarted(ctx context.Context, deps *dependencies, job *trainjob.TrainJob) bool {
 	var stored trainjob.TrainJob
-	err := live.Get(ctx, client.ObjectKeyFromObject(job), &stored)
-	return err == nil && stored.UID == job.UID && stored.Generation == job.Generation
+	err := deps.live.Get(ctx, client.ObjectKeyFromObject(job), &stored)
+	field := deps.Field
+	return err == nil && stored.UID == job.UID && stored.Suspended() == job.Suspended() &&
+		(!field.Has(&stored.Spec) && !field.Has(&job.Spec) || field.Same(&stored.Spec, &job.Spec) && field.Time(&stored.Spec).Equal(field.Time(&job.Spec)))
 }
 
 // jobsAtATime is how many Jobs are in memory at a time: anybody may make thousands of a megabyte each, and label them.

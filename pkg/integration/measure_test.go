@@ -294,6 +294,7 @@ func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	facts := accountFacts{client: r.deps.client, deps: r.deps}
 	r.deps.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
 	stored.Spec.Suspend = new(true)
+	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
 	j := jobOf(t, r, stored)
 	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")

@@ -216,6 +216,8 @@ type record struct {
 	start startRecord
 	// former is the status that its former cluster left.
 	former *trainer.TrainJobStatus
+	// compared are the child Jobs that are known to ask for no more than the admission gives.
+	compared *sets.Set[types.UID]
 	// lacks is since when the job cannot queue for lack of a priority class or its prebuilt Workload.
 	lacks time.Time
 	// told is the reason why the manager does nothing for the job, where it was told.
@@ -304,8 +306,6 @@ type run struct {
 	admitted, began time.Time
 	// ready is set once its pods were ready, over once it was stopped.
 	ready, over bool
-	// laterJobs are the child Jobs made after the admission that ask for no more than it gives.
-	laterJobs *sets.Set[types.UID]
 }
 
 // underWay reports whether a run is known that was not stopped yet.

@@ -99,6 +99,10 @@ func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error 
 			if j.decision.excess = podset.ExcessOfJob(placed, wl.Spec.PodSets); j.decision.excess != "" {
 				return errOutdated
 			}
+			if j.record.compared == nil {
+				j.record.compared = &sets.Set[types.UID]{}
+			}
+			j.record.compared.Insert(placed.UID)
 		}
 	}
 	return nil
@@ -293,11 +297,12 @@ func ensureWithinQuota(ctx context.Context, j *job) result {
 }
 
 // excessOfLaterJobs looks once at each child Job that JobSet made after the admission, of a replicated job that depends on
-// others, or in a restart: placeChildJobs has not seen it, and the caches have not what its pods request.
+// others, or in a restart: placeChildJobs has not seen it, and the caches have not what its pods request. What was made
+// before this process led runs on, as its leader let it.
 func excessOfLaterJobs(ctx context.Context, j *job, wl *kueue.Workload) (string, error) {
-	known, seen := ptr.Deref(j.record.run.laterJobs, nil), sets.Set[types.UID]{}
+	known, seen, led := ptr.Deref(j.record.compared, nil), sets.Set[types.UID]{}, j.deps.expectations.LedSince()
 	for _, child := range j.childJobs() {
-		if podset.JobEnded(&child) || child.CreationTimestamp.Time.Before(admittedAt(wl)) {
+		if made := child.CreationTimestamp.Time; podset.JobEnded(&child) || made.Before(admittedAt(wl)) || made.Before(led) {
 			continue
 		}
 		if !known.Has(child.UID) {
@@ -311,8 +316,8 @@ func excessOfLaterJobs(ctx context.Context, j *job, wl *kueue.Workload) (string,
 		}
 		seen.Insert(child.UID)
 	}
-	if j.record.run.laterJobs = nil; len(seen) > 0 {
-		j.record.run.laterJobs = &seen
+	if j.record.compared = nil; len(seen) > 0 {
+		j.record.compared = &seen
 	}
 	return "", nil
 }

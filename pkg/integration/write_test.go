@@ -94,7 +94,16 @@ func TestNoQuotaGoesBackOnTheWordOfTheCache(t *testing.T) {
 	expect.Rows(t, map[string]expect.Row[func(*trainjob.TrainJob), bool]{
 		"it is as the cache has it": {},
 		"it was started since":      {In: func(job *trainjob.TrainJob) { job.Generation, job.Spec.Suspend = 5, new(false) }, Want: true},
-		"another one has its name":  {In: func(job *trainjob.TrainJob) { job.UID = "another" }, Want: true},
+		"it was started and stopped": {In: func(job *trainjob.TrainJob) {
+			job.Generation = 5
+			expect.NoError(t, patch.Stamp(job.Spec.RuntimePatches, metav1.Now()))
+		}, Want: true},
+		"half of its start is written": {In: func(job *trainjob.TrainJob) { place(t, job, patch.Placement{Name: "node"}) }, Want: true},
+		"its user changes it": {In: func(job *trainjob.TrainJob) {
+			job.Generation = 5
+			job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, trainjob.RuntimePatch{Manager: "example.com/me"})
+		}},
+		"another one has its name": {In: func(job *trainjob.TrainJob) { job.UID = "another" }, Want: true},
 	}, func(t *testing.T, tc expect.Row[func(*trainjob.TrainJob), bool]) {
 		stored, js := suspendedJob()
 		stored.Generation = 4

@@ -232,7 +232,7 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 		// Of a job that has ended, another one may be made since, whose Jobs may have yet to come.
 		return true, nil
 	}
-	if js == nil || !state.SaysActive(js) && !resuming(js) {
+	if js == nil || !state.SaysActive(js) && !p.mayMakeJobs(job, js) {
 		return false, nil
 	}
 	if stopped := apimeta.FindStatusCondition(job.Status.Conditions, trainer.TrainJobSuspended); stopped == nil ||
@@ -243,11 +243,14 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 	return len(left) > 0, err
 }
 
-// resuming reports whether JobSet may have a Job in hand that it makes for a JobSet which ran when it looked: while it restarts
-// one, it counts no Job.
-func resuming(js *jobsetapi.JobSet) bool {
-	return js.DeletionTimestamp.IsZero() && js.Status.TerminalState == "" &&
-		apimeta.IsStatusConditionFalse(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+// mayMakeJobs reports whether JobSet may have a Job in hand that it makes for a JobSet which ran when it looked: while it
+// restarts one, it counts no Job. Of one that it never saw suspended it says nothing; that of a job at the gate did not run.
+func (p Pods) mayMakeJobs(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
+	if !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
+		return false
+	}
+	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+	return suspended == nil && !p.Field.HoldsGate(&job.Spec) || suspended != nil && suspended.Status == metav1.ConditionFalse
 }
 
 // ResumeGrace is how long Trainer, JobSet and the Job controller may be busy with what they saw of a job before.

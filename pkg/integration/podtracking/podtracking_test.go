@@ -190,6 +190,7 @@ func TestActive(t *testing.T) {
 	resumed := func(js *jobsetapi.JobSet) {
 		js.Status.Conditions = []metav1.Condition{{Type: string(jobsetapi.JobSetSuspended), Status: metav1.ConditionFalse}}
 	}
+	neverSuspended := func(js *jobsetapi.JobSet) { js.Status.Conditions = nil }
 	deleted := func(js *jobsetapi.JobSet) {
 		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
 	}
@@ -225,6 +226,7 @@ func TestActive(t *testing.T) {
 		"a JobSet has not heard of the last pod":                   {jobSet: jobSet(true, 1), want: true},
 		"a JobSet never hears of the last pod":                     {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
 		"a JobSet that restarts has not said that it is suspended": {job: stopped(time.Second), jobSet: jobSet(true, 0, resumed), want: true},
+		"it says nothing of one that it never saw suspended":       {job: stopped(time.Second), jobSet: jobSet(true, 0, neverSuspended), want: true},
 		"it never says so":                                         {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 0, resumed)},
 		"it is deleted, and says nothing any more":                 {job: stopped(time.Second), jobSet: jobSet(true, 0, resumed, deleted)},
 		"it has yet to hear of it":                                 {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},

@@ -48,6 +48,9 @@ func AdmittedOf(uid types.UID, changes ...func(*kueue.Workload)) *kueue.Workload
 func JobSetOf(job *trainjob.TrainJob, suspended bool, replicatedJobs ...jobsetapi.ReplicatedJob) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: Owned(job, job.Name)}
 	js.UID, js.Spec.Suspend, js.Spec.ReplicatedJobs = "js", &suspended, replicatedJobs
+	if suspended {
+		js.Status.Conditions = []metav1.Condition{{Type: string(jobsetapi.JobSetSuspended), Status: metav1.ConditionTrue}}
+	}
 	return js
 }
 
