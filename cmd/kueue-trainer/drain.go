@@ -7,10 +7,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
@@ -28,10 +31,10 @@ const (
 	webhooksAtATime = 2
 	// largestBody is the largest that controller-runtime reads.
 	largestBody = 7 << 20
-	// smallBody is more than nearly all requests have. Any pod can send larger ones, and many at once would not fit into
-	// memory: largeAtATime are taken, those among them that do not say how long they are.
-	smallBody    = 256 << 10
-	largeAtATime = 4
+	// bytesPerSender is how much of bodies is taken from one address at a time, and bodyWithin how long one may take: any pod
+	// can send them, and many at once would not fit into memory, or keep the API server's out.
+	bytesPerSender = 2 * largestBody
+	bodyWithin     = 2 * time.Second
 )
 
 // drainingServer closes the API server's connections before it stops, each with an answer. A
@@ -39,17 +42,14 @@ const (
 // sends a request: that request fails, and with it somebody's write.
 type drainingServer struct {
 	webhook.Server
-	// gate is for every request, large for those with a large body.
-	gate, large *heap.Gate
-	stopping    atomic.Bool
+	// gate is for every request.
+	gate     *heap.Gate
+	senders  senders
+	stopping atomic.Bool
 }
 
 func newDrainingServer(server webhook.Server, scarce func() bool) *drainingServer {
-	return &drainingServer{
-		Server: server,
-		gate:   heap.NewGate(webhooksAtATime, scarce),
-		large:  heap.NewGate(largeAtATime, func() bool { return true }),
-	}
+	return &drainingServer{Server: server, gate: heap.NewGate(webhooksAtATime, scarce), senders: senders{of: map[string]*sender{}}}
 }
 
 // Register implements webhook.Server.
@@ -63,22 +63,25 @@ func (s *drainingServer) Register(path string, hook http.Handler) {
 		defer cancel()
 		// Of this request alone: net/http takes them back.
 		control := http.NewResponseController(w)
-		_, _ = control.SetReadDeadline(until), control.SetWriteDeadline(until)
-		if err := s.serve(ctx, hook, w, req); err != nil {
+		_ = control.SetWriteDeadline(until)
+		if err := s.serve(ctx, control, hook, w, req); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
 }
 
-// serve has a request pass the gate with all of its body: whoever does not send it keeps nobody out.
-func (s *drainingServer) serve(ctx context.Context, hook http.Handler, w http.ResponseWriter, req *http.Request) error {
-	if req.ContentLength < 0 || req.ContentLength > smallBody {
-		leave, err := s.large.Pass(ctx)
-		if err != nil {
-			return err
-		}
-		defer leave()
+// serve has a request pass the gate with all of its body: whoever does not send it keeps nobody else out.
+func (s *drainingServer) serve(ctx context.Context, control *http.ResponseController, hook http.Handler, w http.ResponseWriter, req *http.Request) error {
+	size := req.ContentLength
+	if size < 0 || size > largestBody {
+		size = largestBody
 	}
+	taken, err := s.senders.take(ctx, req.RemoteAddr, size)
+	if err != nil {
+		return err
+	}
+	defer taken()
+	_ = control.SetReadDeadline(time.Now().Add(bodyWithin))
 	body, err := io.ReadAll(io.LimitReader(req.Body, largestBody))
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
@@ -91,6 +94,48 @@ func (s *drainingServer) serve(ctx context.Context, hook http.Handler, w http.Re
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	hook.ServeHTTP(w, req)
 	return nil
+}
+
+// senders bound what is taken from each address at a time.
+type senders struct {
+	mu sync.Mutex
+	of map[string]*sender
+}
+
+type sender struct {
+	*semaphore.Weighted
+	requests int
+}
+
+// take waits until so many bytes of an address are taken, and returns how to give them back.
+func (s *senders) take(ctx context.Context, address string, bytes int64) (back func(), err error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	s.mu.Lock()
+	from := s.of[host]
+	if from == nil {
+		from = &sender{Weighted: semaphore.NewWeighted(bytesPerSender)}
+		s.of[host] = from
+	}
+	from.requests++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if from.requests--; from.requests == 0 {
+			delete(s.of, host)
+		}
+	}
+	if err := from.Acquire(ctx, bytes); err != nil {
+		leave()
+		return nil, err
+	}
+	return func() {
+		from.Release(bytes)
+		leave()
+	}, nil
 }
 
 // patienceOf returns how long somebody waits for an answer, which the API server says in the URL: a
