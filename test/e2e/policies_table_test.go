@@ -263,7 +263,7 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"fill a pod with an annotation": denied("take some away", patchesPod("mine", "node", longAnnotation)),
 		"fill a pod with annotations":   denied("take some away", patchesPod("mine", "node", manyAnnotations)),
 		"fill a gated pod":              denied("take some away", patches(&corev1.Pod{}, "gated", manyAnnotations)),
-		"fill a pod with tolerations": denied("its tolerations", patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
+		"fill a pod with tolerations": denied("64 tolerations", patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
 			`{"op":"add","path":"/spec/tolerations/-","value":{"key":"example.com/%d","operator":"Exists"}}`)+"]")),
 		"fill a pod with finalizers": denied("take some away", patchesPod("mine", "node", manyFinalizers)),
 		"fill a pod with the name of its image": denied("take some away", patchesPodAs(types.StrategicMergePatchType, "mine", "node",

@@ -76,20 +76,22 @@ func (h *handBack) gatedRuns(ctx context.Context, namespace string) error {
 		return fmt.Errorf("listing child Jobs: %w", err)
 	}
 	gated := slices.DeleteFunc(children.Items, func(child batchv1.Job) bool { return podset.JobEnded(&child) || !gatedJob(&child) })
-	var failures error
-	for i := range h.jobs {
-		job := &h.jobs[i]
+	// Anew: they may have been started while the others were freed.
+	var jobs trainjob.List
+	failures := h.client.List(ctx, &jobs, client.InNamespace(namespace))
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
 		ofName := func(child batchv1.Job) bool {
 			return child.Namespace == job.Namespace && child.Labels[jobsetapi.JobSetNameKey] == job.Name
 		}
-		if job.Suspended() || !slices.ContainsFunc(gated, ofName) {
+		if job.Suspended() || job.Finished() || !job.DeletionTimestamp.IsZero() || !slices.ContainsFunc(gated, ofName) {
 			continue
 		}
 		js, err := state.JobSetOf(ctx, h.client, job)
 		// Anybody may label a Job.
 		if err == nil && js != nil && slices.ContainsFunc(gated, func(child batchv1.Job) bool { return ofName(child) && state.IsControlledBy(&child, js) }) {
 			err = fmt.Errorf("TrainJob %s/%s runs with the gate in its Jobs, and a pod that replaces another is never scheduled without kueue-trainer: "+
-				"keep kueue-trainer until the TrainJob ends, or set spec.active: false of its Workload, run this again, and set it to true", job.Namespace, job.Name)
+				"keep kueue-trainer until the TrainJob ends, or install it again, or set spec.active: false of its Workload, run this again, and set it to true", job.Namespace, job.Name)
 		}
 		failures = errors.Join(failures, err)
 	}

@@ -119,7 +119,7 @@ func Free(ctx context.Context, c client.Client, out io.Writer, placed bool) erro
 	if err != nil {
 		return err
 	}
-	return h.freeAll(ctx, out)
+	return errors.Join(h.freeAll(ctx, out), h.gatedRuns(ctx, metav1.NamespaceAll))
 }
 
 // Try asks the API server whether it takes a change of the TrainJobs that Free would write, and writes nothing. It
@@ -195,11 +195,18 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 			namespaces = append(namespaces, job.Namespace)
 		}
 	}
-	for _, namespace := range namespaces {
+	answered := false
+	for n := 0; n < len(namespaces); n++ {
+		namespace := namespaces[n]
 		job, err := trainjob.DryRun(ctx, h.client, namespace, trainjob.ProbeQueue)
 		switch isDefault := namespace == metav1.NamespaceDefault; {
 		case isDefault && errors.Is(err, trainjob.ErrNoRuntime):
 			// Other namespaces may have runtimes of their own.
+			for i := range h.jobs {
+				if !slices.Contains(namespaces, h.jobs[i].Namespace) {
+					namespaces = append(namespaces, h.jobs[i].Namespace)
+				}
+			}
 			continue
 		case !isDefault && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 			// A ResourceQuota that is used up, or a namespace that is being deleted.
@@ -207,10 +214,14 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("asking the API server what becomes of a queued TrainJob in namespace %s: %w", namespace, err)
 		}
+		answered = true
 		if h.field.HoldsGate(&job.Spec) {
 			return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
 				"see docs/in-tree.md, or uninstall kueue-trainer; --dry-run only says what to do before")
 		}
+	}
+	if !answered {
+		return errors.New("nothing tells whether kueue-trainer is active: create a ClusterTrainingRuntime, and run this again")
 	}
 	return nil
 }

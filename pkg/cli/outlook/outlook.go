@@ -222,10 +222,14 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, jobs byUID) (all []forec
 			o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
 			continue
 		}
+		running := runtimes.Of(o.subject(wl, jobs))
+		if running.Source == forecast.Endless {
+			continue // One that runs for good says nothing of who comes next.
+		}
 		// As it came.
 		fresh := withClaimed(wl)
 		fresh.Status, fresh.Spec.Active = kueue.WorkloadStatus{}, nil
-		all = append(all, forecast.Arrival{Entrant: forecast.Entrant{Workload: fresh, Running: runtimes.Of(o.subject(wl, jobs))}, Within: within})
+		all = append(all, forecast.Arrival{Entrant: forecast.Entrant{Workload: fresh, Running: running}, Within: within})
 	}
 	return all
 }

@@ -215,6 +215,13 @@ func TestStart(t *testing.T) {
 			past(o, "past", 30, spread)
 			llm(o).OwnerReferences[0].Kind = "LeaderWorkerSet"
 		}, Want: "in 100 % of the futures not within 14 days (200 futures)"},
+		"services that came lately do not come again": {In: func(o *outlook.Outlook) {
+			o.NoArrivals = false
+			llm(o, limited(2, 0))
+			for n := range 5 {
+				ended(job(o, fmt.Sprintf("serve-%d", n), 8, time.Duration(9*n+9)*time.Hour), time.Hour).OwnerReferences[0].Kind = "RayCluster"
+			}
+		}, Want: "starts in about 60 min" + after},
 		"services that ended tell nothing of jobs": {In: func(o *outlook.Outlook) {
 			past(o, "past", 30, always(40), func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "RayCluster" })
 			llm(o)
