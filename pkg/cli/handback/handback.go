@@ -221,7 +221,7 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 		}
 	}
 	if !answered {
-		return errors.New("nothing tells whether kueue-trainer is active: create a ClusterTrainingRuntime, and run this again")
+		return errors.New("nothing tells whether kueue-trainer still has TrainJobs in its care: create a ClusterTrainingRuntime, and run this again")
 	}
 	return nil
 }
