@@ -219,7 +219,8 @@ func TestStart(t *testing.T) {
 			o.NoArrivals = false
 			llm(o, limited(2, 0))
 			for n := range 5 {
-				ended(job(o, fmt.Sprintf("serve-%d", n), 8, time.Duration(9*n+9)*time.Hour), time.Hour).OwnerReferences[0].Kind = "RayCluster"
+				serves := ended(job(o, fmt.Sprintf("serve-%d", n), 8, time.Duration(n+2)*time.Hour), time.Hour)
+				serves.OwnerReferences[0].Kind, serves.Spec.Priority = "RayCluster", ptr.To[int32](10)
 			}
 		}, Want: "starts in about 60 min" + after},
 		"services that ended tell nothing of jobs": {In: func(o *outlook.Outlook) {
