@@ -38,7 +38,7 @@ import (
 func trimWorkload(in any) (any, error) {
 	wl, ok := in.(*kueue.Workload)
 	if ok && ofAnother(wl) && wl.Labels[placeholder.Label] == "" &&
-		!slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == trainjob.GVK.Kind }) {
+		!slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 		untag(wl)
 	}
@@ -140,7 +140,12 @@ func untag(obj client.Object) {
 
 func ofAnother(obj client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(obj)
-	return owner != nil && owner.Kind != trainjob.GVK.Kind
+	return owner != nil && !isTrainJob(*owner)
+}
+
+// isTrainJob goes by the group, too: anybody may name a kind that there is not.
+func isTrainJob(owner metav1.OwnerReference) bool {
+	return owner.Kind == trainjob.GVK.Kind && strings.HasPrefix(owner.APIVersion, trainjob.GVK.Group+"/")
 }
 
 // askedOf keeps what Excess of pkg/podset compares.

@@ -24,13 +24,15 @@ import (
 )
 
 func TestTrim(t *testing.T) {
-	owned := func(kind string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: new(true)}}}
+	trainer, another := trainjob.GVK.GroupVersion().String(), "example.com/v1"
+	ownedIn := func(version, kind string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "o", Controller: new(true)}}}
 	}
+	owned := func(kind string) metav1.ObjectMeta { return ownedIn(trainer, kind) }
 	managed := owned("TrainJob")
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	shared := owned("Job")
-	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{Kind: "TrainJob", Name: "o"})
+	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{APIVersion: trainer, Kind: "TrainJob", Name: "o"})
 	rest := owned("ClusterQueue")
 	rest.Labels = map[string]string{placeholder.Label: "llm"}
 	spec := kueue.WorkloadSpec{QueueName: "q"}
@@ -104,6 +106,8 @@ func TestTrim(t *testing.T) {
 		"a Workload for pods that are left stays":                           {trim: trimWorkload, in: workload(rest, spec), want: workload(rest, spec)},
 		"a Workload without an owner stays":                                 {trim: trimWorkload, in: &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec}},
 		"a TrainJob's JobSet keeps where its pods go and what they ask for": {trim: trimJobSet, in: taggedJobSet("TrainJob"), want: unread},
+		"another group's TrainJob's Workload keeps its name":                {trim: trimWorkload, in: workload(tagged(ownedIn(another, "TrainJob")), spec), want: workload(ownedIn(another, "TrainJob"), kueue.WorkloadSpec{})},
+		"another group's TrainJob's JobSet keeps its name":                  {trim: trimJobSet, in: &jobsetapi.JobSet{ObjectMeta: tagged(ownedIn(another, "TrainJob")), Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{ObjectMeta: ownedIn(another, "TrainJob")}},
 		"another kind's JobSet keeps its name":                              {trim: trimJobSet, in: taggedJobSet("AppWrapper"), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")}},
 		"a JobSet of nobody's keeps its name":                               {trim: trimJobSet, in: &jobsetapi.JobSet{ObjectMeta: tagged(metav1.ObjectMeta{}), Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{}},
 		"a pod behind the gate keeps where it goes": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)),
