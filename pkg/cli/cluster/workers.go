@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -21,6 +20,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -166,7 +166,7 @@ func WorkloadOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*
 	}
 	var found *kueue.Workload
 	for i := range list.Items {
-		if wl := &list.Items[i]; metav1.IsControlledBy(wl, job) && (found == nil || !kueuelib.IsFinished(wl)) {
+		if wl := &list.Items[i]; state.IsControlledBy(wl, job) && (found == nil || !kueuelib.IsFinished(wl)) {
 			found = wl
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -56,7 +55,7 @@ func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (b
 	all, changed := h.placed && h.queued(job), false
 	for i := range children.Items {
 		child := &children.Items[i]
-		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(child) || !all && !gatedJob(child) {
+		if !state.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(child) || !all && !gatedJob(child) {
 			continue
 		}
 		wrote, err := h.freeChildJob(ctx, child, js)
@@ -115,8 +114,8 @@ func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*job
 		if err := h.client.Get(ctx, key, js); err != nil {
 			return true, err
 		}
-		if !metav1.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob) {
-			return !metav1.IsControlledBy(js, job) || h.shows(js, job), nil
+		if !state.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob) {
+			return !state.IsControlledBy(js, job) || h.shows(js, job), nil
 		}
 		ungate, err := ungateJobSet(js)
 		if err != nil {
@@ -135,7 +134,7 @@ func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*job
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("taking gate and placement from JobSet %s: %w; run this again, or delete the JobSet, and Trainer makes another", key, err)
-	case !metav1.IsControlledBy(js, job):
+	case !state.IsControlledBy(js, job):
 		return nil, nil
 	}
 	return js, nil

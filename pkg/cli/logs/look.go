@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -156,7 +157,7 @@ func (l *looker) podsOf(ctx context.Context, at *place, job *trainjob.TrainJob) 
 		// Pods that are there yet are left of a former one.
 		return nil, nil
 	case err != nil:
-	case metav1.IsControlledBy(&js, job):
+	case state.IsControlledBy(&js, job):
 		of[jobsetapi.JobSetUIDKey] = string(js.UID)
 	case owner != nil && owner.Kind == trainjob.GVK.Kind && owner.Name == job.Name:
 		// It is left of a former TrainJob of this name.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -27,9 +28,9 @@ import (
 func factsOf(s *explain.Snapshot, job *trainjob.TrainJob, begun time.Time, copied *kueue.Workload) *Facts {
 	hasEntry := patch.Of(trainjob.Trainer21).Has(&job.Spec) || patch.Of(trainjob.Trainer23).Has(&job.Spec)
 	f := &Facts{Now: s.Now, Job: job, Gated: hasEntry && (copied != nil || job.Labels[kueueconstants.QueueLabel] != ""), Unseen: s.Unseen, Jobs: s.Jobs, Pods: s.Pods}
-	f.Workloads = slices.DeleteFunc(s.Workloads, func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, job) })
+	f.Workloads = slices.DeleteFunc(s.Workloads, func(wl kueue.Workload) bool { return !state.IsControlledBy(&wl, job) })
 	for i := range s.JobSets {
-		if metav1.IsControlledBy(&s.JobSets[i], job) {
+		if state.IsControlledBy(&s.JobSets[i], job) {
 			f.JobSet = &s.JobSets[i]
 		}
 	}
