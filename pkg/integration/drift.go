@@ -40,12 +40,14 @@ const jobSetPatience = 10 * time.Second
 // evicted job would run on, and an admitted one hold its quota without a pod, until somebody
 // undoes the edit.
 func correctDrift(ctx context.Context, j *job) result {
-	// What is deleted and kept by a finalizer is stopped like any other, and not started; so is a failed job that was suspended.
-	if (j.TrainJob.Finished() || !j.DeletionTimestamp.IsZero()) && !j.IsSuspended() || j.TrainJob.Finished() && comesBack(j) == nil {
-		return result{}
-	}
 	js := j.jobSet()
-	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" && j.TrainJob.Finished() {
+	switch {
+	case js == nil || !js.DeletionTimestamp.IsZero():
+		return result{}
+	case !j.IsSuspended() && !j.alive():
+		// What is deleted and kept by a finalizer, or has failed, is stopped like any other, and not started.
+		return result{}
+	case j.TrainJob.Finished() && (comesBack(j) == nil || js.Status.TerminalState != ""):
 		return result{}
 	}
 	since, again := saidSince(j)

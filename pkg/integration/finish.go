@@ -35,21 +35,22 @@ func finish(ctx context.Context, j *job) result {
 	if err != nil || !held {
 		return done(err)
 	}
-	again := j.manages && !j.ManagedExternally() && comesBack(j) != nil
+	returns := comesBack(j) != nil
+	ours := returns && j.manages && !j.ManagedExternally()
 	if over(j) {
 		// Where Kueue deletes finished Workloads, the JobSet may go as well before the next process looks.
-		write := j.record.ended.forgotten || again && j.deps.kueue.Settings().DeletesFinished()
+		write := j.record.ended.forgotten || ours && j.deps.kueue.Settings().DeletesFinished()
 		j.deps.forget(j.UID)
 		if write {
 			return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
 		}
 		return done(nil)
 	}
-	if again && len(j.workloads()) == 0 {
+	if ours && len(j.workloads()) == 0 {
 		// Kueue keeps a finished Workload for a while only, and without it nothing else says so to the next process.
 		return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
 	}
-	if comesBack(j) != nil {
+	if returns {
 		// That the job is suspended, Trainer says at the end of a look which saw it, and it looks at one job once at a time.
 		if wait := mayBeMadeAgain(j); wait > 0 {
 			return lookAgain(wait)
