@@ -41,7 +41,8 @@ func replaceResources(spec *trainer.TrainingRuntimeSpec, job *TrainJob) *trainer
 	return spec
 }
 
-// patchSteps gives replicated jobs the steps that patches make them: Trainer goes by these.
+// patchSteps merges the ancestor labels of the job's patches into the runtime, as Trainer 2.2 does before it looks for the
+// replicated job that resourcesPerNode is for (mergeRuntimePatches in pkg/runtime/core there).
 func patchSteps(spec *trainer.TrainingRuntimeSpec, job *TrainJob) {
 	for _, p := range job.Spec.RuntimePatches {
 		entry, err := p.Decode()

@@ -77,7 +77,10 @@ func (h *handBack) gatedRuns(ctx context.Context, namespace string) error {
 	gated := slices.DeleteFunc(children.Items, func(child batchv1.Job) bool { return podset.JobEnded(&child) || !gatedJob(&child) })
 	// Anew: they may have been started while the others were freed.
 	var jobs trainjob.List
-	failures := h.client.List(ctx, &jobs, client.InNamespace(namespace))
+	if err := h.client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	var failures error
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		ofName := func(child batchv1.Job) bool {
