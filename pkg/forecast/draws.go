@@ -78,10 +78,12 @@ func (d *Draws) of(s *Subject) *relatives {
 	r := &relatives{past: d.runtimes.kin[f]}
 	d.relatives[f] = r
 	r.totals = make([]time.Duration, len(r.past))
-	g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: s.Limit}).group
 	for n, m := range r.past {
 		r.totals[n] = m.For
-		if !m.Ended && g != nil {
+		if m.Ended {
+			continue
+		}
+		if g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: m.limit}).group; g != nil {
 			r.totals[n] = d.longer(r, g, r.before(n), m.For)
 		}
 	}

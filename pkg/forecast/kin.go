@@ -30,7 +30,8 @@ type kin []member
 type member struct {
 	submitted time.Time
 	Ran
-	job types.UID
+	job   types.UID
+	limit time.Duration
 }
 
 // family is what kin have in common.
@@ -75,10 +76,12 @@ func (r *Runtimes) learnKin(past []Past) {
 		// Of one second those that have ended come first, then those that have run longest: they tell most of the others.
 		return cmp.Or(a.Submitted.Compare(b.Submitted), running(a)-running(b), cmp.Compare(b.For, a.For))
 	})
-	r.across, r.levels, r.kin = across(inOrder), levels, map[family]kin{}
+	r.levels, r.kin = levels, map[family]kin{}
+	r.acrossQueues = across(inOrder, func(f *family) { f.Queue = "" })
+	r.acrossLimits = across(inOrder, func(f *family) { f.limit = 0 })
 	for _, p := range inOrder {
 		f := r.familyOf(p.Traits, p.Limit)
-		r.kin[f] = append(r.kin[f], member{p.Submitted, p.Ran, p.Job})
+		r.kin[f] = append(r.kin[f], member{p.Submitted, p.Ran, p.Job, p.Limit})
 	}
 	r.learnDoubts()
 }
@@ -93,15 +96,19 @@ func running(p *Past) int {
 
 // familyOf names those that may be parts of the experiments of a job.
 func (r *Runtimes) familyOf(t Traits, limit time.Duration) family {
-	if r.across {
-		t.Queue = ""
+	f := family{t, limit}
+	if r.acrossQueues {
+		f.Queue = ""
 	}
-	return family{t, limit}
+	if r.acrossLimits {
+		f.limit = 0
+	}
+	return f
 }
 
-// across reports whether experiments go to several queues: jobs that come next to each other in different ones are about
-// as often like each other as in the same one.
-func across(inOrder []*Past) bool {
+// across reports whether experiments go across families, which widen makes one: jobs that come next to each other in
+// different ones are about as often like each other as in the same one.
+func across(inOrder []*Past, widen func(*family)) bool {
 	last := map[family]*Past{}
 	var same, other struct{ alike, all float64 }
 	for _, p := range inOrder {
@@ -109,10 +116,11 @@ func across(inOrder []*Past) bool {
 			continue
 		}
 		f := family{p.Traits, p.Limit}
-		f.Queue = ""
-		if before := last[f]; before != nil {
+		wide := f
+		widen(&wide)
+		if before := last[wide]; before != nil {
 			count := &other
-			if before.Queue == p.Queue {
+			if f == (family{before.Traits, before.Limit}) {
 				count = &same
 			}
 			count.all++
@@ -120,7 +128,7 @@ func across(inOrder []*Past) bool {
 				count.alike++
 			}
 		}
-		last[f] = p
+		last[wide] = p
 	}
 	return other.all >= enough && other.alike*same.all > same.alike*other.all/2
 }

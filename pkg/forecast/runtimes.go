@@ -94,8 +94,8 @@ type Runtimes struct {
 	groups, measured map[string]*group
 
 	kin map[family]kin
-	// across is whether kin may be in different queues.
-	across bool
+	// acrossQueues and acrossLimits are whether kin may be in different queues, and have different time limits.
+	acrossQueues, acrossLimits bool
 	// levels have the doubts that the past teaches.
 	levels [len(levels)]level
 	assume time.Duration

@@ -230,34 +230,45 @@ func testExperimentsEndTogether(t *testing.T, gap time.Duration) {
 	expect.That(t, alike > 50, "in %d of 100 futures most of them end within three hours", alike)
 }
 
-func TestExperimentsGoToQueues(t *testing.T) {
+// Every third job of an experiment is in another queue, or has another time limit, than the others; the last one has the
+// others alone.
+func TestExperimentsGoAcrossFamilies(t *testing.T) {
 	type row struct {
-		// of is the hours that the jobs of an experiment run for in a queue.
-		of      func(experiment int, queue string) float64
+		others forecast.Past
+		// of is the hours that the jobs of an experiment run for, those of the others or not.
+		of      func(experiment int, other bool) float64
 		between [2]time.Duration
 	}
-	expect.Rows(t, map[string]row{
-		"to several, and what runs elsewhere tells": {of: func(experiment int, _ string) float64 { return float64(1 + experiment) },
-			between: [2]time.Duration{18 * time.Hour, 22 * time.Hour}},
-		"to one each, and what runs elsewhere tells nothing": {of: func(experiment int, queue string) float64 {
-			if queue == "a" {
-				return 1
-			}
+	together := func(experiment int, _ bool) float64 { return float64(1 + experiment) }
+	apart := func(experiment int, other bool) float64 {
+		if other {
 			return float64(2 + experiment)
-		}, between: [2]time.Duration{time.Hour / 2, 2 * time.Hour}},
+		}
+		return 1
+	}
+	this := forecast.Past{Traits: forecast.Traits{Queue: "a", GPUs: 1}, Limit: 48 * time.Hour}
+	ofQueue, ofLimit := this, this
+	ofQueue.Queue, ofLimit.Limit = "b", 96*time.Hour
+	expect.Rows(t, map[string]row{
+		"to several queues, and what runs elsewhere tells":            {ofQueue, together, [2]time.Duration{18 * time.Hour, 22 * time.Hour}},
+		"to one queue each, and what runs elsewhere tells nothing":    {ofQueue, apart, [2]time.Duration{time.Hour / 2, 2 * time.Hour}},
+		"with several limits, and what has another one tells":         {ofLimit, together, [2]time.Duration{18 * time.Hour, 22 * time.Hour}},
+		"with one limit each, and what has another one tells nothing": {ofLimit, apart, [2]time.Duration{time.Hour / 2, 2 * time.Hour}},
 	}, func(t *testing.T, tc row) {
 		var past []forecast.Past
 		for experiment := range 20 {
 			for n := range 10 {
-				queue := []string{"a", "b", "b"}[n%3]
-				past = append(past, forecast.Past{
-					Traits: forecast.Traits{Queue: queue, GPUs: 1}, Ran: forecast.Ran{For: time.Duration(tc.of(experiment, queue) * float64(time.Hour)), Ended: true},
-					Submitted: begin.Add(time.Duration(experiment-20)*time.Hour + time.Duration(n)*time.Second),
-				})
+				p, other := this, n%3 > 0 || experiment == 19
+				if other {
+					p = tc.others
+				}
+				p.Ran = forecast.Ran{For: time.Duration(tc.of(experiment, other) * float64(time.Hour)), Ended: true}
+				p.Submitted = begin.Add(time.Duration(experiment-20)*time.Hour + time.Duration(n)*time.Second)
+				past = append(past, p)
 			}
 		}
 		last := past[len(past)-1].Submitted.Add(time.Second)
-		got := median(forecast.NewRuntimes(past, 0), forecast.Subject{Traits: forecast.Traits{Queue: "a", GPUs: 1}, Submitted: last})
+		got := median(forecast.NewRuntimes(past, 0), forecast.Subject{Traits: this.Traits, Limit: this.Limit, Submitted: last})
 		expect.That(t, got >= tc.between[0] && got <= tc.between[1], "it runs for %s, and not between %s and %s", got, tc.between[0], tc.between[1])
 	})
 }
