@@ -241,7 +241,7 @@ e2e-1.34 e2e-1.37: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run th
 
 .PHONY: e2e-chart
 e2e-chart: $(BIN)/localcluster ## Install, upgrade and uninstall the chart by Helm's library on a local control plane of its own.
-	$(call on-a-cluster,INTEGRATION=in-tree) go test -C release $(EVENTS) ./chart -count=1 -v -run OnACluster
+	$(call on-a-cluster,INTEGRATION=in-tree) CHART_ON_A_CLUSTER=1 go test -C release $(EVENTS) ./chart -count=1 -v -run OnACluster
 
 .PHONY: faults
 faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.
