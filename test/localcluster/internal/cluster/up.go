@@ -28,8 +28,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
-// Build makes the binaries that the settings need.
+// Build makes the binaries that the settings need, where they can run.
 func (c *Cluster) Build(ctx context.Context, settings Settings) error {
+	if err := process.Supported(); err != nil {
+		return err
+	}
 	settings = c.withDefaults(settings)
 	return c.Builder.Build(ctx, binaries(settings))
 }
