@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func (c *Cluster) inTier(ctx context.Context, t tier, do func(context.Context, c
 	return group.Wait()
 }
 
-// ensure starts a component that does not run, and restarts one whose program has changed.
+// ensure starts a component that does not run, and restarts one whose program or configuration has changed.
 func (c *Cluster) ensure(ctx context.Context, comp component) error {
 	p := c.process(comp.name)
 	if !p.Alive() {
@@ -93,10 +94,10 @@ func (c *Cluster) ensure(ctx context.Context, comp component) error {
 	if err != nil {
 		return err
 	}
-	if same {
+	if same && reflect.DeepEqual(p.Spec, c.spec(comp)) {
 		return c.waitHealthy(ctx, comp)
 	}
-	c.say("%-24s has a new binary: restarting", comp.name)
+	c.say("%-24s has a new binary or configuration: restarting", comp.name)
 	return c.restart(ctx, comp)
 }
 

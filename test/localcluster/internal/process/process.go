@@ -32,6 +32,8 @@ type Spec struct {
 	Env []string `json:"env"`
 	// Log receives stdout and stderr; an existing file is continued.
 	Log string `json:"log"`
+	// Config is a hash of the configuration that the program reads, so that another one makes another Spec.
+	Config string `json:"config"`
 }
 
 // Process is a started Spec, as it is written to the state file.
