@@ -126,8 +126,9 @@ func (c *Cluster) keyFile(name string) string             { return filepath.Join
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
 const (
-	stateFile = "state.json"
-	lockFile  = ".lock"
+	stateFile    = "state.json"
+	newStateFile = stateFile + ".new"
+	lockFile     = ".lock"
 )
 
 // State is what outlives the launcher: enough to find every process again.
@@ -163,7 +164,7 @@ func (c *Cluster) writeState() error {
 	if err != nil {
 		return err
 	}
-	temporary := c.path(stateFile + ".new")
+	temporary := c.path(newStateFile)
 	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
 		return err
 	}

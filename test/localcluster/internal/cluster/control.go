@@ -28,9 +28,10 @@ const grace = 10 * time.Second
 
 var (
 	// ownEntries of LOCAL_DIR are made by up and removed by down.
-	ownEntries = []string{"certs", "config", "etcd", "kubeconfig", "kubeconfigs", "manifests", stateFile, stateFile + ".new"}
-	// keptEntries stay: the logs tell what happened, and the lock is held.
-	keptEntries = []string{"logs", lockFile}
+	ownEntries = []string{"certs", "config", "etcd", "kubeconfig", "kubeconfigs", "manifests", stateFile, newStateFile}
+	// keptEntries may be there without a cluster: the logs tell what happened, the lock is held, and a full disk may
+	// have left no more of the state.
+	keptEntries = []string{"logs", lockFile, newStateFile}
 )
 
 // Control does something to one component: start, stop, kill as a crash would, or restart. It returns when the

@@ -36,3 +36,16 @@ func TestUpRestartsWhatRunsOnWithAnotherConfiguration(t *testing.T) {
 		t.Errorf("The processes are %d, want the first two alike, and another with another configuration", pids)
 	}
 }
+
+func TestUpTakesADirectoryWithNothingOfSomebodyElse(t *testing.T) {
+	// The last but one is what a full disk leaves of the first state.
+	for _, name := range []string{"logs", lockFile, "state.json.new", "thesis.tex"} {
+		c := &Cluster{Dir: t.TempDir()}
+		if err := os.WriteFile(c.path(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.refuseForeignDir(); (err != nil) != (name == "thesis.tex") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
