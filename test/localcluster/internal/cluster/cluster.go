@@ -110,6 +110,9 @@ func New(repo, dir string, out io.Writer) (*Cluster, error) {
 	return c, nil
 }
 
+// Exists reports whether up has made a cluster that down has not removed.
+func (c *Cluster) Exists() bool { return c.state.exists() }
+
 func (c *Cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
