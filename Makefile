@@ -61,7 +61,7 @@ MUTANTS_FLAGS ?=
 help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z][a-z0-9. -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), KUBERNETES=%s (1.34, 1.36 or 1.37), COMPONENT, E2E_FLAGS, FAULTS_FLAGS; KIND_IMAGE, KIND_NAME, KIND_DIR\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)" "$(or $(KUBERNETES),1.36)"
 
 # KIND=1 has the demo play on the kind cluster, which stays.
@@ -374,4 +374,4 @@ tools:
 
 .PHONY: clean
 clean: ## Remove what the targets built. Go's build cache stays.
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(SUITES) dist

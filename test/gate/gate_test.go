@@ -136,6 +136,16 @@ func TestEveryPackageHasATarget(t *testing.T) {
 	}
 }
 
+func TestHelpNamesEveryTarget(t *testing.T) {
+	help := string(expect.Must(exec.Command("make", "-C", "../..", "help").Output())(t))
+	makefile := string(expect.Must(os.ReadFile("../../Makefile"))(t))
+	for line := range strings.Lines(makefile) {
+		if target, _, ok := strings.Cut(line, ":"); ok && !strings.ContainsAny(line[:1], "#\t") && strings.Contains(line, " ## ") {
+			expect.That(t, strings.Contains(help, "  "+target+" "), "make help has no %s", target)
+		}
+	}
+}
+
 // makefile has targets that pass, fail, and tell in which order they ran.
 const makefile = `
 ok-%: ; @echo $* >> order; echo told to $(REPORT)
