@@ -4,6 +4,8 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+$(if $(word 2,$(CURDIR)),$(error make takes no path with spaces: move $(CURDIR)))
+
 BIN := $(CURDIR)/bin
 
 # The same compiled code serves every checkout on a machine, and so do results of tests. A program

@@ -146,6 +146,14 @@ func TestHelpNamesEveryTarget(t *testing.T) {
 	}
 }
 
+func TestMakeRefusesAPathWithSpaces(t *testing.T) {
+	makefile := expect.Must(filepath.Abs("../../Makefile"))(t)
+	dir := filepath.Join(t.TempDir(), "a b")
+	expect.NoError(t, os.Mkdir(dir, 0o755))
+	out, _ := exec.Command("make", "-n", "-C", dir, "-f", makefile, "help").CombinedOutput()
+	expect.That(t, strings.Contains(string(out), "no path with spaces: move "+dir), "It says:\n%s", out)
+}
+
 // makefile has targets that pass, fail, and tell in which order they ran.
 const makefile = `
 ok-%: ; @echo $* >> order; echo told to $(REPORT)
