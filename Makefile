@@ -10,7 +10,7 @@ BIN := $(CURDIR)/bin
 
 # The same compiled code serves every checkout on a machine, and so do results of tests. A program
 # is the same whatever else lies in the checkout, so that nothing is restarted for a new build of it.
-export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false
+export GOFLAGS := $(filter-out -trimpath -buildvcs=false,$(GOFLAGS)) -trimpath -buildvcs=false
 
 # No C compiler is needed, and what is built runs in an image of nothing else.
 export CGO_ENABLED := 0
@@ -77,7 +77,7 @@ demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local 
 TEST_FLAGS ?=
 
 # No go run, which would not hand a signal to end on.
-run-gate = @mkdir -p $(BIN) && go build -o $(BIN)/gate ./test/gate && exec $(BIN)/gate
+run-gate = @go build -o $(BIN)/gate ./test/gate && exec $(BIN)/gate
 
 .PHONY: test
 test: ## Run what every change has to pass, in parts beside each other. Logs and reports lie in .tests/gate. TEST_FLAGS='-only unit,e2e'.
@@ -130,7 +130,6 @@ e2e-fleet: $(BIN)/localcluster $(BIN)/ginkgo test/fleet/fleet.test ## Run the sp
 # Always asked: go knows best what is out of date.
 .PHONY: $(BIN)/localcluster
 $(BIN)/localcluster:
-	@mkdir -p $(BIN)
 	@$(if $(BUILT),test -x $@ ||) go build -C test/localcluster -o $@ .
 
 ##@ Kind cluster
@@ -261,7 +260,6 @@ adversary: $(BIN)/localcluster ## Have tenants try whatever the API lets them do
 # Built on demand, as their release has them, but for what looks for targets in clouds.
 .PHONY: $(BIN)/prometheus $(BIN)/promtool
 $(BIN)/prometheus $(BIN)/promtool:
-	@mkdir -p $(BIN)
 	@go build -C test/monitoring/prometheus -tags remove_all_sd -o $(BIN)/ github.com/prometheus/prometheus/cmd/$(@F)
 
 .PHONY: promtool-test
@@ -282,7 +280,7 @@ MUTATED ?= pkg/podset pkg/patch pkg/integration/podtracking pkg/integration/stat
 
 .PHONY: mutation
 mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and run the unit tests of its package, in an hour. What survives is listed in .tests/mutation.
-	@mkdir -p $(BIN) .tests/mutation
+	@mkdir -p .tests/mutation
 	@go build -C hack/mutation -o $(BIN)/ tool
 	@for package in $(MUTATED); do echo "== $$package"; \
 	  $(BIN)/gremlins unleash --invert-logical --timeout-coefficient 20 -o .tests/mutation/$$(basename $$package).json ./$$package; done
@@ -356,7 +354,6 @@ vet:
 # A module of its own: it needs more than all other tools together.
 .PHONY: lint
 lint: ## Run golangci-lint with .golangci.yaml, go vet included.
-	@mkdir -p $(BIN)
 	@go build -C hack/lint -o $(BIN)/ tool
 	$(BIN)/golangci-lint run --timeout 60m ./...
 
@@ -371,7 +368,6 @@ release: ## Make everything of a release in dist/: manifests, chart, plugin arch
 
 .PHONY: tools
 tools:
-	@mkdir -p $(BIN)
 	@go build -C hack/tools -o $(BIN)/ tool
 
 .PHONY: clean
