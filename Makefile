@@ -207,9 +207,11 @@ $(BIN)/ginkgo:
 e2e: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
 	$(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
 
-# What the parts of the gate start: built once, before they run beside each other.
+# What the parts of the gate start: built once, before they run beside each other, but for the payload, which the one
+# with kind builds when it is not there.
 .PHONY: test-binaries
 test-binaries: $(BIN)/localcluster $(BIN)/ginkgo
+	rm -f $(BIN)/payload
 	$(BIN)/localcluster build
 	$(MAKE) --no-print-directory test/e2e/e2e.test test/fleet/fleet.test
 	$(BIN)/localcluster build --trainer=2.1
