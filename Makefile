@@ -4,11 +4,13 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+$(if $(word 2,$(CURDIR)),$(error make takes no path with spaces: move $(CURDIR)))
+
 BIN := $(CURDIR)/bin
 
 # The same compiled code serves every checkout on a machine, and so do results of tests. A program
 # is the same whatever else lies in the checkout, so that nothing is restarted for a new build of it.
-export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false
+export GOFLAGS := $(filter-out -trimpath -buildvcs=false,$(GOFLAGS)) -trimpath -buildvcs=false
 
 # No C compiler is needed, and what is built runs in an image of nothing else.
 export CGO_ENABLED := 0
@@ -61,7 +63,7 @@ MUTANTS_FLAGS ?=
 help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z][a-z0-9. -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), KUBERNETES=%s (1.34, 1.36 or 1.37), COMPONENT, E2E_FLAGS, FAULTS_FLAGS; KIND_IMAGE, KIND_NAME, KIND_DIR\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)" "$(or $(KUBERNETES),1.36)"
 
 # KIND=1 has the demo play on the kind cluster, which stays.
@@ -75,7 +77,7 @@ demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local 
 TEST_FLAGS ?=
 
 # No go run, which would not hand a signal to end on.
-run-gate = @mkdir -p $(BIN) && go build -o $(BIN)/gate ./test/gate && exec $(BIN)/gate
+run-gate = @go build -o $(BIN)/gate ./test/gate && exec $(BIN)/gate
 
 .PHONY: test
 test: ## Run what every change has to pass, in parts beside each other. Logs and reports lie in .tests/gate. TEST_FLAGS='-only unit,e2e'.
@@ -128,7 +130,6 @@ e2e-fleet: $(BIN)/localcluster $(BIN)/ginkgo test/fleet/fleet.test ## Run the sp
 # Always asked: go knows best what is out of date.
 .PHONY: $(BIN)/localcluster
 $(BIN)/localcluster:
-	@mkdir -p $(BIN)
 	@$(if $(BUILT),test -x $@ ||) go build -C test/localcluster -o $@ .
 
 ##@ Kind cluster
@@ -206,9 +207,11 @@ $(BIN)/ginkgo:
 e2e: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
 	$(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
 
-# What the parts of the gate start: built once, before they run beside each other.
+# What the parts of the gate start: built once, before they run beside each other, but for the payload, which the one
+# with kind builds when it is not there.
 .PHONY: test-binaries
 test-binaries: $(BIN)/localcluster $(BIN)/ginkgo
+	rm -f $(BIN)/payload
 	$(BIN)/localcluster build
 	$(MAKE) --no-print-directory test/e2e/e2e.test test/fleet/fleet.test
 	$(BIN)/localcluster build --trainer=2.1
@@ -241,7 +244,7 @@ e2e-1.34 e2e-1.37: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run th
 
 .PHONY: e2e-chart
 e2e-chart: $(BIN)/localcluster ## Install, upgrade and uninstall the chart by Helm's library on a local control plane of its own.
-	$(call on-a-cluster,INTEGRATION=in-tree) go test -C release $(EVENTS) ./chart -count=1 -v -run OnACluster
+	$(call on-a-cluster,INTEGRATION=in-tree) CHART_ON_A_CLUSTER=1 go test -C release $(EVENTS) ./chart -count=1 -v -run OnACluster
 
 .PHONY: faults
 faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.
@@ -259,7 +262,6 @@ adversary: $(BIN)/localcluster ## Have tenants try whatever the API lets them do
 # Built on demand, as their release has them, but for what looks for targets in clouds.
 .PHONY: $(BIN)/prometheus $(BIN)/promtool
 $(BIN)/prometheus $(BIN)/promtool:
-	@mkdir -p $(BIN)
 	@go build -C test/monitoring/prometheus -tags remove_all_sd -o $(BIN)/ github.com/prometheus/prometheus/cmd/$(@F)
 
 .PHONY: promtool-test
@@ -280,7 +282,7 @@ MUTATED ?= pkg/podset pkg/patch pkg/integration/podtracking pkg/integration/stat
 
 .PHONY: mutation
 mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and run the unit tests of its package, in an hour. What survives is listed in .tests/mutation.
-	@mkdir -p $(BIN) .tests/mutation
+	@mkdir -p .tests/mutation
 	@go build -C hack/mutation -o $(BIN)/ tool
 	@for package in $(MUTATED); do echo "== $$package"; \
 	  $(BIN)/gremlins unleash --invert-logical --timeout-coefficient 20 -o .tests/mutation/$$(basename $$package).json ./$$package; done
@@ -354,7 +356,6 @@ vet:
 # A module of its own: it needs more than all other tools together.
 .PHONY: lint
 lint: ## Run golangci-lint with .golangci.yaml, go vet included.
-	@mkdir -p $(BIN)
 	@go build -C hack/lint -o $(BIN)/ tool
 	$(BIN)/golangci-lint run --timeout 60m ./...
 
@@ -369,9 +370,8 @@ release: ## Make everything of a release in dist/: manifests, chart, plugin arch
 
 .PHONY: tools
 tools:
-	@mkdir -p $(BIN)
 	@go build -C hack/tools -o $(BIN)/ tool
 
 .PHONY: clean
 clean: ## Remove what the targets built. Go's build cache stays.
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(SUITES) dist

@@ -51,8 +51,11 @@ func TestAdversary(t *testing.T) {
 	h := &harness{hints: expect.Must(parseWeights(*hints))(t)}
 	h.cluster = expect.Must(world.Open(ctx, localDir, os.Stderr, "--nodes", "64"))(t)
 	t.Cleanup(func() { expect.NoError(t, h.cluster.Stop(ctx, os.Stderr)) })
+	expect.Need(t, h.cluster.Local(), "%s is not that of a local control plane: the manager is configured for this test", h.cluster.Kubeconfig)
 	// What cannot start gives its quota back while a walk is judged.
-	expect.Must(h.cluster.RestartManagerWith(ctx, os.Stderr, map[string]any{"startTimeout": startTimeout.String()}))(t)
+	restore, err := h.cluster.RestartManagerWith(ctx, os.Stderr, map[string]any{"startTimeout": startTimeout.String()})
+	t.Cleanup(func() { expect.NoError(t, restore(ctx)) })
+	expect.NoError(t, err)
 	h.pid = expect.Must(h.cluster.PIDs())(t)[h.cluster.Manager()]
 	if *replayed != "" {
 		var actions []action

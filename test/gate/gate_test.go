@@ -136,6 +136,24 @@ func TestEveryPackageHasATarget(t *testing.T) {
 	}
 }
 
+func TestHelpNamesEveryTarget(t *testing.T) {
+	help := string(expect.Must(exec.Command("make", "-C", "../..", "help").Output())(t))
+	makefile := string(expect.Must(os.ReadFile("../../Makefile"))(t))
+	for line := range strings.Lines(makefile) {
+		if target, _, ok := strings.Cut(line, ":"); ok && !strings.ContainsAny(line[:1], "#\t") && strings.Contains(line, " ## ") {
+			expect.That(t, strings.Contains(help, "  "+target+" "), "make help has no %s", target)
+		}
+	}
+}
+
+func TestMakeRefusesAPathWithSpaces(t *testing.T) {
+	makefile := expect.Must(filepath.Abs("../../Makefile"))(t)
+	dir := filepath.Join(t.TempDir(), "a b")
+	expect.NoError(t, os.Mkdir(dir, 0o755))
+	out, _ := exec.Command("make", "-n", "-C", dir, "-f", makefile, "help").CombinedOutput()
+	expect.That(t, strings.Contains(string(out), "no path with spaces: move "+dir), "It says:\n%s", out)
+}
+
 // makefile has targets that pass, fail, and tell in which order they ran.
 const makefile = `
 ok-%: ; @echo $* >> order; echo told to $(REPORT)

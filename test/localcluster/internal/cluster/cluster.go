@@ -110,6 +110,9 @@ func New(repo, dir string, out io.Writer) (*Cluster, error) {
 	return c, nil
 }
 
+// Exists reports whether up has made a cluster that down has not removed.
+func (c *Cluster) Exists() bool { return c.state.exists() }
+
 func (c *Cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
@@ -126,8 +129,9 @@ func (c *Cluster) keyFile(name string) string             { return filepath.Join
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
 const (
-	stateFile = "state.json"
-	lockFile  = ".lock"
+	stateFile    = "state.json"
+	newStateFile = stateFile + ".new"
+	lockFile     = ".lock"
 )
 
 // State is what outlives the launcher: enough to find every process again.
@@ -163,7 +167,7 @@ func (c *Cluster) writeState() error {
 	if err != nil {
 		return err
 	}
-	temporary := c.path(stateFile + ".new")
+	temporary := c.path(newStateFile)
 	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
 		return err
 	}

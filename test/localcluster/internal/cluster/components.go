@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +111,8 @@ func (c *Cluster) spec(comp component) process.Spec {
 		env = append(env, seldomCollects...)
 	}
 	argv := append([]string{c.binary(comp)}, comp.args(c)...)
-	return process.Spec{Argv: argv, Env: env, Log: c.logFile(comp.name)}
+	config, _ := os.ReadFile(c.configFile(comp.name)) // Not all have one.
+	return process.Spec{Argv: argv, Env: env, Log: c.logFile(comp.name), Config: fmt.Sprintf("%x", sha256.Sum256(config))}
 }
 
 func (c *Cluster) binary(comp component) string {

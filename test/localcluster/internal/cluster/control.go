@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -27,9 +28,10 @@ const grace = 10 * time.Second
 
 var (
 	// ownEntries of LOCAL_DIR are made by up and removed by down.
-	ownEntries = []string{"certs", "config", "etcd", "kubeconfig", "kubeconfigs", "manifests", stateFile, stateFile + ".new"}
-	// keptEntries stay: the logs tell what happened, and the lock is held.
-	keptEntries = []string{"logs", lockFile}
+	ownEntries = []string{"certs", "config", "etcd", "kubeconfig", "kubeconfigs", "manifests", stateFile, newStateFile}
+	// keptEntries may be there without a cluster: the logs tell what happened, the lock is held, and a full disk may
+	// have left no more of the state.
+	keptEntries = []string{"logs", lockFile, newStateFile}
 )
 
 // Control does something to one component: start, stop, kill as a crash would, or restart. It returns when the
@@ -83,7 +85,7 @@ func (c *Cluster) inTier(ctx context.Context, t tier, do func(context.Context, c
 	return group.Wait()
 }
 
-// ensure starts a component that does not run, and restarts one whose program has changed.
+// ensure starts a component that does not run, and restarts one whose program or configuration has changed.
 func (c *Cluster) ensure(ctx context.Context, comp component) error {
 	p := c.process(comp.name)
 	if !p.Alive() {
@@ -93,10 +95,10 @@ func (c *Cluster) ensure(ctx context.Context, comp component) error {
 	if err != nil {
 		return err
 	}
-	if same {
+	if same && reflect.DeepEqual(p.Spec, c.spec(comp)) {
 		return c.waitHealthy(ctx, comp)
 	}
-	c.say("%-24s has a new binary: restarting", comp.name)
+	c.say("%-24s has a new binary or configuration: restarting", comp.name)
 	return c.restart(ctx, comp)
 }
 

@@ -28,14 +28,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
-// Build makes the binaries that the settings need.
+// Build makes the binaries that the settings need, where they can run.
 func (c *Cluster) Build(ctx context.Context, settings Settings) error {
+	if err := process.Supported(); err != nil {
+		return err
+	}
 	settings = c.withDefaults(settings)
 	return c.Builder.Build(ctx, binaries(settings))
 }
 
 // Up builds what is out of date and starts what is not running. On a running cluster it is a repair: it also applies
-// the manifests again and restarts what has another program by now. With other settings it also changes to those.
+// the manifests again and restarts what has another program or configuration by now. With other settings it also changes
+// to those.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err := c.refuseForeignDir(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,13 +127,20 @@ func (f *Fleet) build(ctx context.Context) error {
 	return nil
 }
 
-// Down stops all clusters. One that cannot be stopped does not keep the others from it.
+// Down stops all clusters, and removes what Up made beside them. One that cannot be stopped does not keep the others
+// from it.
 func (f *Fleet) Down(ctx context.Context) error {
 	var failures error
+	exists := false
 	for _, m := range f.members {
+		exists = exists || m.Exists()
 		failures = errors.Join(failures, of(m.name, m.Down(ctx)))
 	}
-	return failures
+	// Where there is no fleet, these are somebody else's.
+	if failures != nil || !exists {
+		return failures
+	}
+	return errors.Join(os.RemoveAll(f.kubeconfig()), os.RemoveAll(f.manifests()))
 }
 
 // of says of which cluster an error is, if there is one.
@@ -144,6 +152,7 @@ func of(name string, err error) error {
 }
 
 func (f *Fleet) kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
+func (f *Fleet) manifests() string  { return filepath.Join(f.dir, "manifests") }
 
 const (
 	kueueNamespace = "kueue-system"
@@ -215,7 +224,7 @@ func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.U
 }
 
 func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...string) error {
-	objects, err := manifests.Render(f.repo, kustomize.Kustomization{Resources: resources}, filepath.Join(f.dir, "manifests"))
+	objects, err := manifests.Render(f.repo, kustomize.Kustomization{Resources: resources}, f.manifests())
 	if err != nil {
 		return err
 	}

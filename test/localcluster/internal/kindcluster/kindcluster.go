@@ -80,7 +80,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 
 // Down deletes the cluster and what was written for it.
 func (c *Cluster) Down(ctx context.Context) error {
-	if err := c.run(ctx, "kind", "delete", "cluster", "--name", c.Name, "--kubeconfig", c.Kubeconfig()); err != nil {
+	if err := c.deleteNodes(ctx); err != nil {
 		return err
 	}
 	var failures error
@@ -88,6 +88,10 @@ func (c *Cluster) Down(ctx context.Context) error {
 		failures = errors.Join(failures, os.RemoveAll(filepath.Join(c.Dir, name)))
 	}
 	return failures
+}
+
+func (c *Cluster) deleteNodes(ctx context.Context) error {
+	return c.run(ctx, "kind", "delete", "cluster", "--name", c.Name, "--kubeconfig", c.Kubeconfig())
 }
 
 // create makes the nodes unless they are there.
@@ -107,7 +111,8 @@ func (c *Cluster) create(ctx context.Context) error {
 	}
 	if err := c.run(ctx, "kind", "create", "cluster", "--name", c.Name, "--image", c.Image, "--config", config,
 		"--wait", "3m", "--kubeconfig", c.Kubeconfig()); err != nil {
-		return err
+		// Else the next one takes what is half made for a cluster.
+		return errors.Join(err, c.deleteNodes(context.WithoutCancel(ctx)))
 	}
 	c.done("nodes", "ready", start)
 	return c.writeKubeconfig(ctx)
@@ -134,9 +139,12 @@ func (c *Cluster) done(what, verb string, start time.Time) {
 // writeKubeconfig writes the contexts that a local cluster has: the admin, and a user with the
 // rights in namespace jobs, whom the admin impersonates.
 func (c *Cluster) writeKubeconfig(ctx context.Context) error {
-	content, err := exec.CommandContext(ctx, c.tool("kind"), "get", "kubeconfig", "--name", c.Name).Output()
+	cmd := exec.CommandContext(ctx, c.tool("kind"), "get", "kubeconfig", "--name", c.Name)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	content, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("kubeconfig of cluster %s: %w", c.Name, err)
+		return fmt.Errorf("kubeconfig of cluster %s: %w\n%s`make kind-down` removes one that is half made", c.Name, err, &stderr)
 	}
 	config, err := clientcmd.Load(content)
 	if err != nil {

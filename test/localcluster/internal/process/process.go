@@ -32,6 +32,8 @@ type Spec struct {
 	Env []string `json:"env"`
 	// Log receives stdout and stderr; an existing file is continued.
 	Log string `json:"log"`
+	// Config is a hash of the configuration that the program reads, so that another one makes another Spec.
+	Config string `json:"config"`
 }
 
 // Process is a started Spec, as it is written to the state file.
@@ -60,10 +62,13 @@ func Start(spec Spec) (Process, error) {
 		return Process{}, fmt.Errorf("failed to start %s: %w", spec.Argv[0], err)
 	}
 	id, _, err := identify(cmd.Process.Pid)
+	if err != nil {
+		_ = cmd.Process.Kill() // Nobody would find it again.
+	}
 	// Reap it should it end while we are still here, else it stays as a zombie.
 	go cmd.Wait() //nolint:errcheck // whether it runs is read from /proc
 	if err != nil {
-		return Process{}, fmt.Errorf("%s ended at once, see %s: %w", spec.Argv[0], spec.Log, err)
+		return Process{}, fmt.Errorf("failed to identify %s: %w", spec.Argv[0], err)
 	}
 	return Process{id, spec}, nil
 }
@@ -123,12 +128,21 @@ type Identity struct {
 	BootID string `json:"bootID"`
 }
 
+// Supported says where processes cannot be identified, and what there is instead.
+func Supported() error {
+	_, _, err := identify(os.Getpid())
+	return err
+}
+
+// bootID is a variable for a test.
+var bootID = "/proc/sys/kernel/random/boot_id"
+
 // identify reads the identity of the process that has a pid now. One that has ended still has
 // it as a zombie, which only waits for its parent to take note.
 func identify(pid int) (id Identity, ended bool, err error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := os.ReadFile(bootID)
 	if err != nil {
-		return id, false, fmt.Errorf("localcluster needs Linux's /proc: %w", err)
+		return id, false, fmt.Errorf("the local control plane needs Linux, elsewhere `make demo KIND=1` needs Docker: %w", err)
 	}
 	proc, err := procfs.NewProc(pid)
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -75,6 +77,28 @@ func TestKillsWhatIgnoresTerm(t *testing.T) {
 	}
 	if p.Alive() {
 		t.Error("still alive after Terminate's grace period")
+	}
+}
+
+func TestStartsNothingThatItCannotStop(t *testing.T) {
+	defer func(before string) { bootID = before }(bootID)
+	bootID = filepath.Join(t.TempDir(), "no boot_id")
+	if err := Supported(); err == nil || !strings.Contains(err.Error(), "make demo KIND=1") {
+		t.Errorf("Without /proc it is %v", err)
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	if p, err := Start(Spec{Argv: []string{"/usr/bin/tail", "-f", log}, Log: log}); err == nil {
+		t.Errorf("It started %+v", p)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+		running, err := procfs.AllProcs()
+		return !slices.ContainsFunc(running, func(p procfs.Proc) bool {
+			argv, _ := p.CmdLine() // Nothing of one that has just ended.
+			return slices.Contains(argv, log)
+		}), err
+	})
+	if err != nil {
+		t.Errorf("It still runs: %v", err)
 	}
 }
 
