@@ -94,9 +94,7 @@ sum by (name, error_type) (rate(apiserver_admission_webhook_rejection_count{
 		{
 			name: "KueueTrainerTrainJobsStuck", when: "TrainJobs wait for what does not come by itself",
 			severity: warning, lasts: 15 * time.Minute,
-			expr: `
-sum by (cluster_queue, namespace, local_queue, reason) (
-  max by (cluster_queue, namespace, local_queue, reason) (kueue_trainer_stuck_trainjobs)) > 0`,
+			expr:    `max by (cluster_queue, namespace, local_queue, reason) (kueue_trainer_stuck_trainjobs) > 0`,
 			summary: "{{ $value }} TrainJobs of {{ $labels.namespace }}/{{ $labels.local_queue }} are stuck: {{ $labels.reason }}",
 			description: "TrainJobs in ClusterQueue {{ $labels.cluster_queue }} wait for something that does not come by itself. " +
 				"Their events with reason {{ $labels.reason }} say what somebody has to do.",

@@ -64,6 +64,8 @@ type panel struct {
 	queries       []query
 	// bad is the value at which a number is shown as trouble; 0 is none.
 	bad float64
+	// named shows of a number the name of its series instead.
+	named bool
 }
 
 // query is one expression, and the name of its series.
@@ -199,10 +201,14 @@ func (p panel) targets(moment bool) []cog.Builder[variants.Dataquery] {
 func (p panel) build(id uint32) cog.Builder[dashboard.Panel] {
 	switch p.kind {
 	case number:
+		text := common.BigValueTextModeAuto
+		if p.named {
+			text = common.BigValueTextModeName
+		}
 		return stat.NewPanelBuilder().Id(id).Title(p.title).Description(p.why).Datasource(source).
 			Span(p.width).Height(p.height).Unit(p.unit).Targets(p.targets(false)).
 			ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
-			ColorMode(common.BigValueColorModeValue).GraphMode(common.BigValueGraphModeArea).
+			TextMode(text).ColorMode(common.BigValueColorModeValue).GraphMode(common.BigValueGraphModeArea).
 			Thresholds(p.thresholds())
 	case rows:
 		return table.NewPanelBuilder().Id(id).Title(p.title).Description(p.why).Datasource(source).

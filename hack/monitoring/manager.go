@@ -22,7 +22,7 @@ func manager() board {
 					queries: []query{{"count by (version) (" + metrics.BuildInfo.Name + ")", "{{version}}"}}},
 				{kind: number, title: "Leaders", why: "One, where leader election is on.", width: 4, height: low, unit: "short",
 					queries: []query{{"sum(" + ours("leader_election_master_status") + ")", ""}}},
-				{kind: number, title: "Trainer", why: "The release that the cluster serves.", width: 4, height: low, unit: "short",
+				{kind: number, title: "Trainer", why: "The release that the cluster serves.", width: 4, height: low, unit: "short", named: true,
 					queries: []query{{"max by (version) (" + metrics.TrainerInfo.Name + ")", "{{version}}"}}},
 				{kind: number, title: "In-tree integration active", why: "1: Kueue integrates TrainJobs itself, and the manager stands aside.", width: 4, height: low, unit: "short", bad: 1,
 					queries: []query{{"max(" + metrics.InTree.Name + `{state="active"})`, ""}}},

@@ -63,3 +63,12 @@ func TestEveryAlertHasTests(t *testing.T) {
 		expect.That(t, fires[a.name] != 0 && silent[a.name] != 0, "%s fires in %d tests and is silent in %d", a.name, fires[a.name], silent[a.name])
 	}
 }
+
+// A number that is 1 says nothing: what there is, is in its labels.
+func TestTrainerShowsItsRelease(t *testing.T) {
+	dashboard := string(expect.Must(manager().render())(t))
+	_, panel, found := strings.Cut(dashboard, `"title": "Trainer"`)
+	expect.That(t, found, "there is no panel")
+	_, mode, _ := strings.Cut(panel, `"textMode": "`)
+	expect.That(t, strings.HasPrefix(mode, `name"`), "it shows %.20q", mode)
+}

@@ -75,7 +75,7 @@ func trainJobs() board {
 				{kind: stacked, title: "Starts", why: "First ones, and those again after a stop.", width: 8, height: high, unit: "short",
 					queries: []query{{"sum by (kind) (increase(" + metrics.Starts.Name + "{" + queues + "}[$__rate_interval]))", "{{kind}}"}}},
 				{kind: stacked, title: "Stops", why: "By the reason of Kueue's eviction, or of the manager.", width: 8, height: high, unit: "short",
-					queries: []query{{"sum by (reason) (increase(" + metrics.Stops.Name + "{" + queues + "}[$__rate_interval]))", "{{reason}}"}}},
+					queries: []query{{"sum by (reason) (increase(" + metrics.Stops.Name + "{" + queues + "}[$__rate_interval])) > 0", "{{reason}}"}}},
 				{kind: stacked, title: "Preemptions", why: "All kinds of jobs, by the ClusterQueue that took the quota.", width: 8, height: high, unit: "short",
 					queries: []query{{`sum by (preempting_cluster_queue, reason) (increase(kueue_preempted_workloads_total{preempting_cluster_queue=~"$cluster_queue"}[$__rate_interval]))`,
 						"{{preempting_cluster_queue}} {{reason}}"}}},

@@ -59,6 +59,10 @@ func ensureStarted(ctx context.Context, j *job) result {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return result{}
 	}
+	if !lack.pods && j.record.start.failedBefore(&j.TrainJob, j.deps.Field) {
+		// The trouble that it was in while it was held back goes on.
+		j.note(jobevents.ReasonCannotStart)
+	}
 	if wait > 0 {
 		if !lack.pods && lacking >= j.deps.startTimeout {
 			// It was told at the last look.
@@ -267,10 +271,15 @@ func (s *startRecord) quotaGoes(wl types.UID) {
 // heldBack returns how much longer a job stays out of its queue; not at all when its user
 // has changed it.
 func (s *startRecord) heldBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
-	if !time.Now().Before(s.until) || s.sum != sumOf(job, field) {
+	if !time.Now().Before(s.until) || !s.failedBefore(job, field) {
 		return 0
 	}
 	return time.Until(s.until)
+}
+
+// failedBefore reports whether the job, as it is, could not start when it was last admitted.
+func (s *startRecord) failedBefore(job *trainjob.TrainJob, field patch.Field) bool {
+	return s.tries > 0 && s.sum == sumOf(job, field)
 }
 
 // sumOf sums up what its user says of a job: the spec without our part and without suspend,

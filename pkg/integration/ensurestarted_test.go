@@ -133,16 +133,31 @@ func TestEnsureStarted(t *testing.T) {
 	})
 }
 
-// What was told counts until the next look for a refusal.
+// What was told counts until the next look for a refusal, and from one admission in vain to the next.
 func TestLateJobIsInTroubleBetweenTwoLooks(t *testing.T) {
-	stored, _ := disagreeing(false, false, false, time.Now())
-	wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
-	r, _ := newReconciler(t, stored, wl)
-	r.deps.startTimeout = defaultStartTimeout
-	r.deps.records.of(jobKey, stored.UID).start = startRecord{admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute), look: time.Now().Add(time.Minute)}
-	expect.NoError(t, ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err)
-	r.deps.Recorder.EndLook(stored.UID)
-	expect.Same(t, "Unexpected trouble", jobevents.ReasonNotStarted, r.deps.Recorder.StuckReason(stored.UID))
+	type row struct {
+		lacking time.Duration
+		tries   int
+		change  func(*trainjob.TrainJob)
+		want    string
+	}
+	expect.Rows(t, map[string]row{
+		"told":                             {lacking: 3 * time.Minute, want: jobevents.ReasonNotStarted},
+		"not late":                         {lacking: time.Second},
+		"not late, and could not start":    {lacking: time.Second, tries: 1, want: jobevents.ReasonCannotStart},
+		"told, and could not start":        {lacking: 3 * time.Minute, tries: 1, want: jobevents.ReasonCannotStart},
+		"could not start, and was changed": {lacking: time.Second, tries: 1, change: func(job *trainjob.TrainJob) { job.Labels["a"] = "b" }},
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
+		r, _ := newReconciler(t, stored, wl)
+		r.deps.startTimeout = defaultStartTimeout
+		r.deps.records.of(jobKey, stored.UID).start = startRecord{admission: admissionOf(wl), lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(time.Minute),
+			tries: tc.tries, sum: sumOf(stored, r.deps.Field)}
+		expect.NoError(t, ensureStarted(t.Context(), decidedOf(t, r, kit.With(stored, tc.change), nil)).err)
+		r.deps.Recorder.EndLook(stored.UID)
+		expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
+	})
 }
 
 // Where the answer is lost, the quota may be given back; where it is not, the job does not stay out of its queue.

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -137,7 +138,7 @@ func stopReason(j *job, reason jobframework.StopReason) string {
 // filters nothing.
 func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 	runs := func(wl *kueue.Workload) {
-		if ofTrainJob(wl) && kueuelib.IsAdmitted(wl) && !kueuelib.IsFinished(wl) {
+		if ledger.OfTrainJob(wl) && kueuelib.IsAdmitted(wl) && !kueuelib.IsFinished(wl) {
 			recorder.Runs(admittedBy(wl))
 		}
 	}
@@ -149,19 +150,17 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
 			runs(after)
-			if ofTrainJob(after) && before.DeletionTimestamp.IsZero() && kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
+			if ledger.OfTrainJob(after) && before.DeletionTimestamp.IsZero() && kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
 				!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after) {
 				recorder.Gone(admittedBy(before), time.Since(state.StoppedSince(before)))
 			}
-			if ran, ended := kueuelib.RanFor(after); ended && ofTrainJob(after) && !kueuelib.IsFinished(before) {
+			if ran, ended := kueuelib.RanFor(after); ended && ledger.OfTrainJob(after) && !kueuelib.IsFinished(before) {
 				recorder.Ended(admittedBy(after), ran)
 			}
 			return true
 		},
 	}
 }
-
-func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK) != nil }
 
 // tellMetrics registers what is found out at each scrape: what TrainJobs there are, and what this replica goes by.
 func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -28,11 +29,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// recorded returns what a registry has by kind or reason. Of pods that were freed it tells before the first.
+// recorded returns what a registry has by kind or reason, without zeros.
 func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	out := inttest.Recorded(t, registry, metrics.Kind, metrics.Reason)
-	delete(out, metrics.UngatedPods.Name)
+	maps.DeleteFunc(out, func(_ string, value float64) bool { return value == 0 })
 	return out
 }
 

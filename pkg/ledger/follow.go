@@ -6,25 +6,17 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // OfTrainJob reports whether a Workload is that of a TrainJob.
-func OfTrainJob(wl *kueue.Workload) bool {
-	owner := metav1.GetControllerOfNoCopy(wl)
-	if owner == nil || owner.Kind != trainjob.GVK.Kind {
-		return false
-	}
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && gv.Group == trainjob.GVK.Group
-}
+func OfTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK) != nil }
 
 // concerns reports whether a Workload is that of a TrainJob, or was: who orphans it takes its owner, not its quota.
 func (b *Book) concerns(wl *kueue.Workload) bool { return OfTrainJob(wl) || b.open[wl.UID] != nil }

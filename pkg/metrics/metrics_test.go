@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -106,6 +107,28 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 		}
 		expect.That(t, queues != 0, "no metric is of a queue")
 	})
+}
+
+// What begins with its first increase is lost on who asks for increases.
+func TestQueuesThatRunBeginAtZero(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := NewRecorder(registry, QueueLabels{})
+	r.Runs(team)
+	series := func() int { return expect.Must(testutil.GatherAndCount(registry))(t) }
+	before := series()
+	for _, kind := range []string{StartFirst, StartAgain} {
+		r.Started(team, kind)
+	}
+	for _, reason := range []string{
+		StopByUser, StopTrainJobDeleted, StopRuntimeChanged, StopWorkloadDeleted, StopNotAdmitted, StopNoMatchingWorkload,
+		kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByPodsReadyTimeout,
+		kueue.WorkloadEvictedByAdmissionCheck, kueue.WorkloadEvictedByClusterQueueStopped, kueue.WorkloadEvictedByLocalQueueStopped,
+		kueue.WorkloadEvictedDueToNodeFailures, kueue.WorkloadDeactivated,
+	} {
+		r.Stopped(team, reason)
+	}
+	r.Ended(team, time.Hour)
+	expect.Same(t, "Series that begin later", 0, series()-before)
 }
 
 func TestHistograms(t *testing.T) {

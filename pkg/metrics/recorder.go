@@ -70,9 +70,24 @@ func (r *Recorder) Ready(q Queue, sinceStarted time.Duration) {
 	r.startedUntilReady.WithLabelValues(r.values(q)...).Observe(seconds(sinceStarted))
 }
 
-// Runs records that TrainJobs of a queue run of which none may have ended yet: of a series that begins with the first
-// one, who asks for increases would not see that.
-func (r *Recorder) Runs(q Queue) { r.admittedUntilEnded.WithLabelValues(r.values(q)...) }
+// usualStops are the manager's reasons of stops, and Kueue's that are no rarity.
+var usualStops = []string{
+	StopByUser, StopTrainJobDeleted, StopRuntimeChanged, StopWorkloadDeleted, StopNotAdmitted, StopNoMatchingWorkload,
+	"Preempted", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped", "LocalQueueStopped", "NodeFailures", "Deactivated",
+}
+
+// Runs records that TrainJobs of a queue run of which none may have ended, or been stopped, yet: of a series that begins
+// with the first one, who asks for increases would not see that.
+func (r *Recorder) Runs(q Queue) {
+	queue := r.values(q)
+	r.admittedUntilEnded.WithLabelValues(queue...)
+	for _, kind := range []string{StartFirst, StartAgain} {
+		r.starts.WithLabelValues(append(queue, kind)...)
+	}
+	for _, reason := range usualStops {
+		r.stops.WithLabelValues(append(queue, reason)...)
+	}
+}
 
 // Ended records how long a TrainJob ran that succeeded or failed.
 func (r *Recorder) Ended(q Queue, sinceAdmitted time.Duration) {

@@ -12,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -122,7 +124,7 @@ type of struct {
 // count returns how many TrainJobs of queues there are by state, and by trouble.
 func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, labels metrics.QueueLabels) (states, stuck map[of]int) {
 	states, stuck = map[of]int{}, map[of]int{}
-	workloads := v.workloadsByJob()
+	workloads, ended := v.workloadsByJob()
 	jobSets := make(map[types.UID]*jobsetapi.JobSet, len(v.jobSets.Items))
 	for i := range v.jobSets.Items {
 		if owner := state.ControllerOfKind(&v.jobSets.Items[i], trainjob.GVK); owner != nil {
@@ -137,6 +139,10 @@ func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, 
 		job := &v.jobs.Items[i]
 		wl := workloads[job.UID]
 		if wl == nil && (unmanaged[job.Namespace] || jobframework.QueueNameForObject(job) == "") {
+			continue
+		}
+		if wl == nil && job.Suspended() && (ended.Has(job.UID) || jobclient.HasEnded(job)) {
+			// Trainer forgot that it failed, with its JobSet.
 			continue
 		}
 		word := state.PhaseOf(job, wl, jobSets[job.UID])
@@ -156,20 +162,22 @@ func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, 
 }
 
 // workloadsByJob returns for each TrainJob the Workload that holds quota, or one that has not
-// finished.
-func (v *view) workloadsByJob() map[types.UID]*kueue.Workload {
-	out := make(map[types.UID]*kueue.Workload, len(v.workloads.Items))
+// finished, and of which TrainJobs one says that they have ended.
+func (v *view) workloadsByJob() (unfinished map[types.UID]*kueue.Workload, ended sets.Set[types.UID]) {
+	unfinished, ended = make(map[types.UID]*kueue.Workload, len(v.workloads.Items)), sets.New[types.UID]()
 	for i := range v.workloads.Items {
 		wl := &v.workloads.Items[i]
 		owner := state.ControllerOfKind(wl, trainjob.GVK)
-		if owner == nil || kueuelib.IsFinished(wl) {
-			continue
-		}
-		if known := out[owner.UID]; known == nil || !state.HoldsQuota(known) {
-			out[owner.UID] = wl
+		switch {
+		case owner == nil:
+		case state.Ended(wl):
+			ended.Insert(owner.UID)
+		case kueuelib.IsFinished(wl):
+		case unfinished[owner.UID] == nil || !state.HoldsQuota(unfinished[owner.UID]):
+			unfinished[owner.UID] = wl
 		}
 	}
-	return out
+	return unfinished, ended
 }
 
 // queueOf returns the queue of a TrainJob. A LocalQueue that is not there has no name: a tenant

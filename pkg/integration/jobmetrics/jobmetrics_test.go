@@ -59,6 +59,36 @@ func TestCountOfUnmanagedNamespaces(t *testing.T) {
 	expect.Same(t, "Unexpected number of TrainJobs", 2, counted)
 }
 
+// A job that failed keeps its queue when its JobSet has gone, and with that what Trainer said.
+func TestEndedJobsDoNotCount(t *testing.T) {
+	type row struct {
+		change func(*trainjob.TrainJob)
+		// workloads of the job; nil: one that waits.
+		workloads []func(*kueue.Workload)
+		want      int
+	}
+	marked := func(job *trainjob.TrainJob) {
+		job.Annotations = map[string]string{"kueue-trainer.dev/ended": string(job.UID)}
+	}
+	over := kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
+	outOfSync := kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync)
+	expect.Rows(t, map[string]row{
+		"its Workload says so":                    {workloads: []func(*kueue.Workload){over}},
+		"its Workload is gone, too":               {change: marked},
+		"it was resumed":                          {change: func(job *trainjob.TrainJob) { marked(job); job.Spec.Suspend = new(false) }, want: 1},
+		"another Workload of it waits":            {workloads: []func(*kueue.Workload){over, nil}, want: 1},
+		"its Workload was finished without a run": {workloads: []func(*kueue.Workload){outOfSync}, want: 1},
+	}, func(t *testing.T, tc row) {
+		job := kit.With(jobOf("job"), tc.change)
+		seen := &view{jobs: trainjob.List{Items: []trainjob.TrainJob{*job}}}
+		for _, change := range tc.workloads {
+			seen.workloads.Items = append(seen.workloads.Items, *kit.With(workloadOf(job), change))
+		}
+		states, stuck := seen.count(nil, func(types.UID) string { return "HasEnded" }, metrics.QueueLabels{})
+		expect.That(t, len(states) == tc.want && len(stuck) == tc.want, "It counts: %v, %v", states, stuck)
+	})
+}
+
 func TestStateOf(t *testing.T) {
 	resumed := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }
 	readied := func(job *trainjob.TrainJob) {

@@ -26,9 +26,11 @@ type counted struct {
 }
 
 func (c *counted) Handle(ctx context.Context, req admission.Request) admission.Response {
+	// What stays where the handler panics: controller-runtime logs that and answers for it.
+	outcome, reason := metrics.AnswerFailed, "InternalServerError"
+	defer func() { c.metrics.Answered(c.kind, operationOf(req), outcome, reason) }()
 	response := c.Handler.Handle(ctx, req)
-	outcome, reason := verdict(response)
-	c.metrics.Answered(c.kind, operationOf(req), outcome, reason)
+	outcome, reason = verdict(response)
 	return response
 }
 

@@ -64,22 +64,27 @@ func TestVerdict(t *testing.T) {
 
 func TestCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	answers := &counted{
-		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") }),
-		kind:    metrics.WebhookValidating, metrics: metrics.NewRecorder(registry, metrics.QueueLabels{}),
+	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{})
+	handledBy := func(handle admission.HandlerFunc) *counted {
+		return &counted{handle, metrics.WebhookValidating, recorder}
 	}
+	answers := handledBy(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") })
 	for _, operation := range []admissionv1.Operation{
 		admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect, "", "create", "MADE-UP", "made up by anybody",
 	} {
 		expect.That(t, !answers.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}).Allowed,
 			"The answer to %q is another one", operation)
 	}
+	panics := &admission.Webhook{Handler: handledBy(func(context.Context, admission.Request) admission.Response { panic("a bug") })}
+	recovered := panics.Handle(t.Context(), admission.Request{})
+	expect.Same(t, "Unexpected answer to a panic", http.StatusInternalServerError, int(recovered.Result.Code))
 	want := `# HELP kueue_trainer_webhook_requests_total ` + metrics.WebhookRequests.Help + `.
 # TYPE kueue_trainer_webhook_requests_total counter
 `
 	for operation, n := range map[string]int{"CREATE": 1, "UPDATE": 1, "DELETE": 1, "CONNECT": 1, "other": 4} {
 		want += fmt.Sprintf("kueue_trainer_webhook_requests_total{kind=\"validating\",operation=%q,outcome=\"refused\",reason=\"Forbidden\"} %d\n", operation, n)
 	}
+	want += "kueue_trainer_webhook_requests_total{kind=\"validating\",operation=\"other\",outcome=\"failed\",reason=\"InternalServerError\"} 1\n"
 	expect.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.WebhookRequests.Name))
 }
 
