@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -18,7 +17,7 @@ import (
 )
 
 // followed is how a spec names the page, or the section of it, whose commands it runs.
-var followed = regexp.MustCompile(`"(docs/[\w-]+\.md)(?:#([\w-]+))?"`)
+var followed = regexp.MustCompile(`"(docs/[\w/-]+\.md)(?:#([\w-]+))?"`)
 
 // Every sh block of a page for users and admins is in a section that a spec follows; what none runs is console.
 func TestCommandsOfPagesAreRun(t *testing.T) {
@@ -34,20 +33,21 @@ func TestCommandsOfPagesAreRun(t *testing.T) {
 				if named[2] != "" {
 					text = pages.Section(text, named[2])
 				}
-				run[named[1]] += commands(text)
+				run[named[1]] += len(pages.Steps(text))
 			}
 		}
 	}
 	blocks := 0
-	for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "..", "docs", "*.md")))(t) {
-		page := "docs/" + filepath.Base(path)
-		blocks += commands(file(t, page))
-		expect.That(t, run[page] >= commands(file(t, page)), "%s has %d sh blocks, and specs run %d", page, commands(file(t, page)), run[page])
+	for _, dir := range []string{"docs/", "docs/runbooks/"} {
+		for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "..", dir, "*.md")))(t) {
+			page := dir + filepath.Base(path)
+			here := len(pages.Steps(file(t, page)))
+			blocks += here
+			expect.That(t, run[page] >= here, "%s has %d sh blocks, and specs run %d", page, here, run[page])
+		}
 	}
 	expect.That(t, blocks >= 100, "Only %d blocks are found", blocks)
 }
-
-func commands(text string) int { return strings.Count("\n"+text, "\n```sh\n") }
 
 // make test leaves the specs of pages out: one of label core would not be run by it as CONTRIBUTING.md says.
 func TestNoSpecOfAPageIsCore(t *testing.T) {
