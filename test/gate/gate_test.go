@@ -114,26 +114,39 @@ func TestEverySpecRunsSomewhere(t *testing.T) {
 	})
 }
 
+// recipes are what make would run for targets.
+func recipes(t *testing.T, targets []string, variables ...string) string {
+	t.Helper()
+	cmd := exec.Command("make", slices.Concat([]string{"-C", "../..", "--dry-run"}, targets, variables)...)
+	cmd.Env = environment()
+	return string(expect.Must(cmd.Output())(t))
+}
+
+// The suite compares what it is told with what its cluster runs.
+func TestSuitesAreToldTheirVersions(t *testing.T) {
+	for target, version := range map[string]string{
+		"e2e-core-2.1": "TRAINER=2.1", "e2e-2.1": "TRAINER=2.1", "e2e-2.2": "TRAINER=2.2", "e2e-1.34": "KUBERNETES=1.34", "e2e-1.37": "KUBERNETES=1.37",
+	} {
+		told := regexp.MustCompile(`export [^;]*\b` + version + `\b[^;]*;`)
+		expect.That(t, told.MatchString(recipes(t, []string{target})), "Nobody tells the suite of make %s of %s", target, version)
+	}
+}
+
 // A part that takes what is there as it is would otherwise run what an older commit was compiled to.
 func TestWhatPartsStartIsBuiltBefore(t *testing.T) {
-	recipes := func(p part, variables ...string) string {
-		cmd := exec.Command("make", slices.Concat([]string{"-C", "../..", "--dry-run"}, p.target, variables)...)
-		cmd.Env = environment()
-		return string(expect.Must(cmd.Output())(t))
-	}
 	taken := regexp.MustCompile(`test -x (\S+) \|\|`)
 	for name, parts := range map[string][]part{"gate": gateParts, "all": allParts} {
 		built := map[string]string{}
 		for _, p := range parts {
 			if p.builds {
-				built[p.name] = recipes(p)
+				built[p.name] = recipes(t, p.target)
 				continue
 			}
 			before := ""
 			for _, need := range expect.Must(pick(parts, p.name))(t) {
 				before += built[need.name]
 			}
-			for _, file := range taken.FindAllStringSubmatch(recipes(p, "BUILT=1"), -1) {
+			for _, file := range taken.FindAllStringSubmatch(recipes(t, p.target, "BUILT=1"), -1) {
 				expect.That(t, strings.Contains(before, " -o "+file[1]+" "), "%s: nothing that %s needs builds %s", name, p.name, file[1])
 			}
 		}
