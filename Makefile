@@ -219,9 +219,9 @@ test-binaries: $(BIN)/localcluster $(BIN)/ginkgo
 # on-a-cluster runs specs on a control plane of their own, with settings as make local-up has them.
 # What somebody left there who was killed goes first.
 define on-a-cluster
-	export LOCAL_DIR=$(CURDIR)/.local-$@ KUBECONFIG=$(CURDIR)/.local-$@/kubeconfig; \
+	export LOCAL_DIR=$(CURDIR)/.local-$@ KUBECONFIG=$(CURDIR)/.local-$@/kubeconfig $(1); \
 	$(BIN)/localcluster down; trap '$(BIN)/localcluster down' EXIT; \
-	$(1) $(BIN)/localcluster up;
+	$(BIN)/localcluster up;
 endef
 
 # Specs that stop or change components, or make what a page of the docs names: each is alone on its cluster.

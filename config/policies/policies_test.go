@@ -5,11 +5,15 @@ package policies
 import (
 	"bytes"
 	"errors"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 
@@ -37,6 +41,23 @@ func TestNothingOfOthersIsRefusedWithoutTheKindOfTheParameters(t *testing.T) {
 	}
 	if withParameters == 0 {
 		t.Error("No policy has parameters")
+	}
+}
+
+// A resource by a name that the API server does not have is not guarded: specs try each.
+func TestSpecsAskForEveryResource(t *testing.T) {
+	table := string(expect.Must(os.ReadFile("../../test/e2e/policies_table_test.go"))(t))
+	asked := sets.New[string]()
+	for _, call := range regexp.MustCompile(`(?:SubResource\("(\w+)"\)\.\w+\(ctx, |\(|ctx, )&\w+\.(\w+)\{`).FindAllStringSubmatch(table, -1) {
+		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: call[2]})
+		asked.Insert(strings.TrimSuffix(plural.Resource+"/"+call[1], "/"))
+	}
+	for _, policy := range decoded(t) {
+		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				expect.That(t, asked.Has(resource), "No attempt is about %s, which %s guards", resource, policy.Name)
+			}
+		}
 	}
 }
 

@@ -13,15 +13,20 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -123,16 +128,40 @@ func (w *walk) noneHeld(ctx context.Context, g gomega.Gomega) {
 	if len(pods) >= mostPods {
 		return
 	}
+	jobs := world.All(ctx, g, w, &batchv1.JobList{}, client.InNamespace(w.Namespace)).Items
+	jobSets := world.All(ctx, g, w, &jobsetapi.JobSetList{}, client.InNamespace(w.Namespace)).Items
 	for _, wl := range world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace)).Items {
 		job := trainJobOf(&wl)
 		if job == nil || !workload.HasQuotaReservation(&wl) || workloadfinish.IsFinished(&wl) {
 			continue
 		}
-		could := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-			return pod.Labels[jobsetapi.JobSetNameKey] == job.Name && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-		})
-		g.Expect(could).To(gomega.BeTrue(), "Workload %s of TrainJob %s has no pod", wl.Name, job.Name)
+		could := slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return couldRun(&pod, job, jobs, jobSets) })
+		g.Expect(could).To(gomega.BeTrue(), "Workload %s of TrainJob %s has no pod that could run", wl.Name, job.Name)
 	}
+}
+
+// couldRun reports whether a pod is a TrainJob's, and runs or may be bound to a node. Where its Job or its JobSet is gone
+// already, the label of Kueue's that nobody may copy says that it is one's.
+func couldRun(pod *corev1.Pod, job *metav1.OwnerReference, jobs []batchv1.Job, jobSets []jobsetapi.JobSet) bool {
+	child := state.ControllerOfKind(pod, state.JobKind)
+	if child == nil || pod.Labels[jobsetapi.JobSetNameKey] != job.Name || patch.HasAdmissionGate(pod.Spec.SchedulingGates) ||
+		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	placed := pod.Labels[kueueconstants.PodSetLabel] != ""
+	at := slices.IndexFunc(jobs, func(other batchv1.Job) bool { return other.UID == child.UID })
+	if at < 0 {
+		return placed
+	}
+	owner := state.ControllerOfKind(&jobs[at], state.JobSetKind)
+	if owner == nil {
+		return false
+	}
+	if at = slices.IndexFunc(jobSets, func(other jobsetapi.JobSet) bool { return other.UID == owner.UID }); at < 0 {
+		return placed
+	}
+	owner = state.ControllerOfKind(&jobSets[at], trainjob.GVK)
+	return owner != nil && owner.UID == job.UID
 }
 
 // yields has the neighbour start a job that is more important than all, and reports, by an error, that

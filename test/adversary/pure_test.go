@@ -6,11 +6,17 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -83,4 +89,59 @@ func TestLabelsOfPodsAreDrawnInTemplates(t *testing.T) {
 		}
 	}
 	expect.That(t, drawn["jobset.sigs.k8s.io/jobset-name"], "Only these labels are drawn: %v", drawn)
+}
+
+// Quota is held by what may use it, and by nothing that a tenant names like it.
+func TestCouldRun(t *testing.T) {
+	const (
+		ofJob    = `ownerReferences: [{apiVersion: batch/v1, kind: Job, name: llm-node-0, uid: child, controller: true}]`
+		labelled = `labels: {jobset.sigs.k8s.io/jobset-name: llm}`
+		placed   = `labels: {jobset.sigs.k8s.io/jobset-name: llm, kueue.x-k8s.io/podset: node}`
+		ofJobSet = `ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: llm, uid: set, controller: true}]`
+		ofLLM    = `ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: llm, uid: llm, controller: true}]`
+	)
+	// pod is what may run, job and jobSet what made it; without metadata they are gone.
+	type made struct{ pod, job, jobSet string }
+	pod := func(metadata, more string) string { return `{metadata: {` + metadata + `}` + more + `}` }
+	expect.Answers(t, func(m made) bool {
+		var jobs []batchv1.Job
+		if m.job != "" {
+			jobs = append(jobs, expect.FromYAML[batchv1.Job](t, `{metadata: {uid: child, `+m.job+`}}`))
+		}
+		var jobSets []jobsetapi.JobSet
+		if m.jobSet != "" {
+			jobSets = append(jobSets, expect.FromYAML[jobsetapi.JobSet](t, `{metadata: {uid: set, `+m.jobSet+`}}`))
+		}
+		made := expect.FromYAML[corev1.Pod](t, m.pod)
+		return couldRun(&made, &metav1.OwnerReference{Name: "llm", UID: "llm"}, jobs, jobSets)
+	}, map[string]expect.Row[made, bool]{
+		"of its JobSet":                {In: made{pod(ofJob+`, `+placed, ``), ofJobSet, ofLLM}, Want: true},
+		"of a Job that is gone":        {In: made{pod(ofJob+`, `+placed, ``), ``, ofLLM}, Want: true},
+		"of a JobSet that is gone":     {In: made{pod(ofJob+`, `+placed, ``), ofJobSet, ``}, Want: true},
+		"ended":                        {In: made{pod(ofJob+`, `+placed, `, status: {phase: Failed}`), ofJobSet, ofLLM}},
+		"behind the gate":              {In: made{pod(ofJob+`, `+placed, `, spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}`), ofJobSet, ofLLM}},
+		"of nobody":                    {In: made{pod(labelled, ``), ofJobSet, ofLLM}},
+		"of a Job that never was":      {In: made{pod(ofJob+`, `+labelled, ``), ``, ofLLM}},
+		"of a Job of nobody's":         {In: made{pod(ofJob+`, `+labelled, ``), `labels: {}`, ofLLM}},
+		"of a JobSet that never was":   {In: made{pod(ofJob+`, `+labelled, ``), ofJobSet, ``}},
+		"of a JobSet of nobody's":      {In: made{pod(ofJob+`, `+labelled, ``), ofJobSet, `labels: {}`}},
+		"of another TrainJob's JobSet": {In: made{pod(ofJob+`, `+placed, ``), ofJobSet, strings.Replace(ofLLM, "uid: llm", "uid: next", 1)}},
+	})
+}
+
+// Before the API server knows all of a tenant's bindings, a walk would try nothing that these allow.
+func TestComplete(t *testing.T) {
+	of := func(names ...string) (all []resource) {
+		for _, name := range names {
+			name, subresource, _ := strings.Cut(name, "/")
+			all = append(all, resource{GroupVersionResource: schema.GroupVersionResource{Resource: name}, subresource: subresource})
+		}
+		return all
+	}
+	expect.Answers(t, func(resources []resource) bool { return complete(resources) == nil }, map[string]expect.Row[[]resource, bool]{
+		"all bindings":               {In: of("pods", "workloads", "localqueues", "pods/binding", "trainjobs"), Want: true},
+		"without Kueue's":            {In: of("pods", "pods/binding", "trainjobs")},
+		"without those of the admin": {In: of("workloads", "localqueues", "pods/binding", "trainjobs")},
+		"without that of the walk":   {In: of("pods", "workloads", "localqueues", "trainjobs")},
+	})
 }

@@ -82,7 +82,12 @@ func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log i
 	// A tenant's clients have the limits that he gives them.
 	config.QPS = -1
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.tenant, Groups: []string{"system:authenticated"}}
-	g.Eventually(ctx, func() (err error) { w.resources, err = resourcesOf(ctx, config, w.Namespace); return err }).Should(gomega.Succeed())
+	g.Eventually(ctx, func() (err error) {
+		if w.resources, err = resourcesOf(ctx, config, w.Namespace); err == nil {
+			err = complete(w.resources)
+		}
+		return err
+	}).WithTimeout(time.Minute).Should(gomega.Succeed())
 	g.Expect(w.watch(ctx, config)).To(gomega.Succeed())
 	return w
 }
@@ -186,6 +191,18 @@ func resourcesOf(ctx context.Context, config *rest.Config, namespace string) ([]
 		}
 	}
 	return out, nil
+}
+
+// complete returns an error where the API server does not know yet all that AllowTenant binds a tenant to.
+func complete(resources []resource) error {
+	missing := sets.New("pods/", "pods/binding", "localqueues/", "trainjobs/", "workloads/")
+	for _, r := range resources {
+		missing.Delete(r.Resource + "/" + r.subresource)
+	}
+	if missing.Len() > 0 {
+		return fmt.Errorf("the tenant may not write %v yet", sets.List(missing))
+	}
+	return nil
 }
 
 var writing = []string{"create", "update", "patch", "delete", "deletecollection"}

@@ -115,7 +115,9 @@ fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, w
 	for _, name := range jobs {
 		s.survivor().Finish(ctx, name, "succeeded")
 	}
-	s.await(ctx, s.claim("all are complete", s.allComplete))
+	s.await(ctx, s.claim("all are complete", func() bool {
+		return !slices.ContainsFunc(jobs, func(name string) bool { return s.states[name] != trainer.TrainJobComplete })
+	}))
 	s.check(ctx, lost)
 }
 
@@ -191,10 +193,6 @@ func (s *fleetStage) survivor() site {
 
 func others(job string) []string {
 	return slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == job })
-}
-
-func (s *fleetStage) allComplete() bool {
-	return !slices.ContainsFunc(jobs, func(name string) bool { return s.states[name] != trainer.TrainJobComplete })
 }
 
 // check checks what the story claims, on what was seen of it.

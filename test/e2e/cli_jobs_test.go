@@ -70,7 +70,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Expect(string(watching.Err.Contents())).To(ContainSubstring("was taken out of its queue"))
 	})
 
-	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
+	It("does what its page says", Serial, docsPage, func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found") })
 		runsPage(ctx, "docs/plugin.md#submit", pageUser(ctx, "jobs"))
 	})

@@ -100,6 +100,18 @@ var _ = DescribeTable("kubectl trainjob does what its page says", func(ctx conte
 	Entry("on migrate", since(world.Trainer22), "docs/versions.md#migrate-manifests", SpecTimeout(specTimeout)),
 )
 
+var _ = It("The runbooks' commands look at a cluster that is in order", Serial, docsPage, func(ctx context.Context) {
+	for _, page := range []string{
+		"docs/runbooks/KueueTrainerAbsent.md", "docs/runbooks/KueueTrainerBothIntegrationsActive.md", "docs/runbooks/KueueTrainerInTreeUnknown.md",
+		"docs/runbooks/KueueTrainerTrainerUnknown.md", "docs/runbooks/KueueTrainerWebhookFailing.md", "docs/runbooks/KueueTrainerWritesInVain.md",
+	} {
+		for _, block := range docsCommands(page) {
+			// doctor ends with 2 where something is wrong, such as nodes that no flavor has.
+			shell(ctx, "kubectl() { command kubectl \"$@\" || test $? -eq 2; }\n"+block)
+		}
+	}
+}, SpecTimeout(specTimeout))
+
 // followsPage runs the blocks of a page, the last of which cleans up, and expects what the page
 // shows of a block's output to be printed.
 func followsPage(ctx context.Context, page string) {

@@ -290,13 +290,16 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 	ofQueues: {
 		"delete the LocalQueue of TrainJobs": denied("delete it when that has ended", deletes(&kueue.LocalQueue{}, "queue")),
 	},
-	ofBindings: {
-		"have a Job let its pod go as it is bound": denied("is bound by a scheduler", func(ctx context.Context, s *scene, c client.Client) error {
+	ofBindings: alike("is bound by a scheduler", map[string]request{
+		"have a Job let its pod go as it is bound": func(ctx context.Context, s *scene, c client.Client) error {
 			return c.SubResource("binding").Create(ctx, &corev1.Pod{ObjectMeta: s.meta("plain")}, &corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.ControllerUidLabel: "x"}}, Target: corev1.ObjectReference{Kind: "Node", Name: s.Name("silent")},
 			})
-		}),
-	},
+		},
+		"bind a pod by resource bindings": func(ctx context.Context, s *scene, c client.Client) error {
+			return c.Create(ctx, &corev1.Binding{ObjectMeta: s.meta("plain"), Target: corev1.ObjectReference{Kind: "Node", Name: s.Name("silent")}})
+		},
+	}),
 	ofDeletions: {
 		"have a pod run beside the next one":                           denied("--grace-period=5", deletesPod("mine", "node")),
 		"have a pod end no sooner than the next one comes":             denied("--grace-period=5", deletesPod("mine", "node", client.GracePeriodSeconds(10))),

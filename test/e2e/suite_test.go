@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/discovery"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -32,10 +34,23 @@ func TestE2E(t *testing.T) { specs.Run(t, "kueue-trainer e2e", time.Minute) }
 var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	processes, _ := GinkgoConfiguration()
 	opened = must(world.Open(ctx, localDir, GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal)))
+	expectVersions(ctx)
 	return []byte(opened.Kubeconfig)
 }, func(kubeconfig []byte) {
 	cluster = must(world.Use(string(kubeconfig)))
 })
+
+// expectVersions expects that the cluster runs what make was told, or a target of make is named after: these specs would say
+// nothing of it otherwise.
+func expectVersions(ctx context.Context) {
+	if trainer := os.Getenv("TRAINER"); trainer != "" {
+		Expect(opened.Trainer(ctx)).To(Equal(trainer), "Trainer")
+	}
+	if kubernetes := os.Getenv("KUBERNETES"); kubernetes != "" {
+		version := must(must(discovery.NewDiscoveryClientForConfig(opened.Config)).ServerVersion())
+		Expect(version.GitVersion).To(HavePrefix("v"+kubernetes+"."), "Kubernetes")
+	}
+}
 
 // since marks specs of what this generation of Trainer and newer ones have, and older
 // ones do not; there they are skipped.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,9 +51,15 @@ func TestFleet(t *testing.T) { specs.Run(t, "kueue-trainer fleet", 2*time.Minute
 var _ = BeforeSuite(func(ctx context.Context) {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
 		fleet = specs.Must(world.UseFleet(filepath.Dir(kubeconfig)))
-		return
+	} else {
+		fleet = specs.Must(world.StartFleet(ctx, filepath.Join(specs.Root(), fleetDir), GinkgoWriter))
 	}
-	fleet = specs.Must(world.StartFleet(ctx, filepath.Join(specs.Root(), fleetDir), GinkgoWriter))
+	// Specs of a fleet of other releases than it is to have would say nothing of these.
+	for i, choice := range strings.Split(os.Getenv("FLEET_WORKERS"), ",") {
+		if _, generation, named := strings.Cut(choice, ":"); named {
+			Expect(fleet.Workers[i].Trainer(ctx)).To(Equal(generation), "Trainer of %s", fleet.Workers[i].Name)
+		}
+	}
 })
 
 var _ = AfterSuite(func(ctx context.Context) {

@@ -7,9 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,29 +114,91 @@ func TestEverySpecRunsSomewhere(t *testing.T) {
 	})
 }
 
-// TestEveryPackageHasATarget compares the packages with tests to what the Makefile gives to go test and ginkgo.
+// recipes are what make would run for targets.
+func recipes(t *testing.T, targets []string, variables ...string) string {
+	t.Helper()
+	cmd := exec.Command("make", slices.Concat([]string{"-C", "../..", "--dry-run"}, targets, variables)...)
+	cmd.Env = environment()
+	return string(expect.Must(cmd.Output())(t))
+}
+
+// The suite compares what it is told with what its cluster runs.
+func TestSuitesAreToldTheirVersions(t *testing.T) {
+	for target, version := range map[string]string{
+		"e2e-core-2.1": "TRAINER=2.1", "e2e-2.1": "TRAINER=2.1", "e2e-2.2": "TRAINER=2.2", "e2e-1.34": "KUBERNETES=1.34", "e2e-1.37": "KUBERNETES=1.37",
+	} {
+		told := regexp.MustCompile(`export [^;]*\b` + version + `\b[^;]*;`)
+		expect.That(t, told.MatchString(recipes(t, []string{target})), "Nobody tells the suite of make %s of %s", target, version)
+	}
+}
+
+// A part that takes what is there as it is would otherwise run what an older commit was compiled to.
+func TestWhatPartsStartIsBuiltBefore(t *testing.T) {
+	taken := regexp.MustCompile(`test -x (\S+) \|\|`)
+	for name, parts := range map[string][]part{"gate": gateParts, "all": allParts} {
+		built := map[string]string{}
+		for _, p := range parts {
+			if p.builds {
+				built[p.name] = recipes(t, p.target)
+				continue
+			}
+			before := ""
+			for _, need := range expect.Must(pick(parts, p.name))(t) {
+				before += built[need.name]
+			}
+			for _, file := range taken.FindAllStringSubmatch(recipes(t, p.target, "BUILT=1"), -1) {
+				expect.That(t, strings.Contains(before, " -o "+file[1]+" "), "%s: nothing that %s needs builds %s", name, p.name, file[1])
+			}
+		}
+		expect.That(t, len(built) > 0, "%s: no part builds anything", name)
+	}
+}
+
+// TestEveryPackageHasATarget compares the packages with tests to what the Makefile gives to go test and ginkgo. It reads the
+// directories itself, so that the go command knows of a new file.
 func TestEveryPackageHasATarget(t *testing.T) {
-	makefile := string(expect.Must(os.ReadFile("../../Makefile"))(t))
-	var covered []string
+	const root = "../.."
+	makefile := string(expect.Must(os.ReadFile(root + "/Makefile"))(t))
+	tests := 0
+	expect.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && file != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if file = strings.TrimPrefix(file, root+"/"); strings.HasSuffix(file, "_test.go") {
+			tests++
+			expect.That(t, covers(makefile, file), "No target of the Makefile runs %s", file)
+		}
+		return err
+	}))
+	expect.That(t, tests >= 100, "Only %d files are found", tests)
+	for file, want := range map[string]bool{
+		"pkg/x/y/y_test.go": true, "release/x/x_test.go": true, "test/e2e/x_test.go": true, "test/adversary/x_test.go": true,
+		"test/adversary/x/x_test.go": false, "test/e2e/x/x_test.go": false, "x_test.go": false,
+	} {
+		expect.That(t, covers(makefile, file) == want, "Is %s run by a target: want %t", file, want)
+	}
+}
+
+// covers reports whether a Makefile gives the package of a file to go test, or runs it as a suite of ginkgo's.
+func covers(makefile, file string) bool {
 	for line := range strings.Lines(makefile) {
-		words := strings.Fields(line)
+		words, module := strings.Fields(line), ""
 		for i, word := range words {
 			switch {
-			case strings.HasSuffix(word, ".test"):
-				covered = append(covered, filepath.Dir(word))
+			case strings.HasSuffix(word, ".test") && path.Dir(word) == path.Dir(file):
+				return true
 			case !strings.Contains(line, "go test"):
 			case word == "-C":
-				covered = append(covered, words[i+1])
+				module = words[i+1]
 			case strings.HasPrefix(word, "./"):
-				covered = append(covered, strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/..."))
+				dir, below := strings.CutSuffix(path.Join(module, word), "...")
+				if dir == path.Dir(file) || below && strings.HasPrefix(file, dir) {
+					return true
+				}
 			}
 		}
 	}
-	tests := expect.Must(exec.Command("git", "-C", "../..", "ls-files", "*_test.go").Output())(t)
-	for file := range strings.FieldsSeq(string(tests)) {
-		of := func(dir string) bool { return strings.HasPrefix(file, dir+"/") }
-		expect.That(t, slices.ContainsFunc(covered, of), "No target of the Makefile runs %s", file)
-	}
+	return false
 }
 
 func TestHelpNamesEveryTarget(t *testing.T) {

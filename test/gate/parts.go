@@ -87,7 +87,7 @@ var gateParts = []part{
 
 // allParts are everything there is.
 var allParts = []part{
-	generated, binaries, modules, unit, lint, chart, nodeImage,
+	generated, and(binaries, "test/monitoring/monitoring.test"), modules, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
 	parallel(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20")),
@@ -117,6 +117,12 @@ func e2e(name, target, filter string, more ...string) part {
 
 func parallel(p part) part {
 	p.parallel = true
+	return p
+}
+
+// and has a part make another target, too.
+func and(p part, target string) part {
+	p.target = append(slices.Clone(p.target), target)
 	return p
 }
 
