@@ -382,6 +382,7 @@ var mutants = slices.Concat(
 		bug("a snapshot of a former Trainer proves that the next one runs", "TestRead", "taken.IsZero() || taken.Before(since)", "taken.IsZero() || since.After(time.Now())"),
 	),
 	in("pkg/integration/peers/intree.go",
+		bug("without a runtime to ask with, every start of the in-tree integration is undone", "TestInTreeProbe", "return t.kueue.Settings().InTree, nil", "return false, err"),
 		bug("the answer about the in-tree integration is forgotten by a look without one", "TestAnswerHoldsUntilThereIsAnother", "after = before.unheard(unanswered, at)", "after = inTreeView{}.unheard(unanswered, at)"),
 	),
 	in("pkg/integration/podungate/podungate.go",
