@@ -298,6 +298,7 @@ var mutants = slices.Concat(
 			"slices.ContainsFunc(p.View.ChildJobsOf(job), state.SeenResumed)", "slices.ContainsFunc(p.View.ChildJobsOf(job), state.SeenResumed) || len(p.View.ChildJobsOf(job)) > 0", "keeps its quota until that has come to nothing"),
 	),
 	in("pkg/integration/unmanaged.go",
+		bug("a job that lost its entry keeps gate and placement", "TestResumedBeforeItWasFree", "return podset.FreedIn(j.jobSet()), nil", "return nil, nil"),
 		bug("the Workload of a job without a queue stays", "TestWorkloadOfNoQueueGoes", "(wl.Spec.QueueName != \"\" || state.HoldsQuota(wl))", "true"),
 		bug("a job that is preempted counts as one from before its namespace was Kueue's", "TestLeaveAlone", "!j.unmanaged && len(j.view.Workloads) > 0 {", "false {"),
 		bug("a former job keeps its quota for ever where the next one is left alone", "TestFormerJobIsLookedAtWhereItsSuccessorIsLeftAlone", "former.ends() {", "former.err != nil {"),
