@@ -194,6 +194,7 @@ var mutants = slices.Concat(
 		bug("a job is stopped that the in-tree integration starts again at once", "TestManaged", "!patch.HoldsGate(&job.Spec)", "false && patch.HoldsGate(&job.Spec)"),
 	),
 	in("pkg/cli/uninstall/uninstall.go",
+		bug("Workloads keep Kueue's finalizer, and their quota, where Trainer is gone", "TestAClusterWhoseTrainerOrJobSetIsGoneIsFreed", "return errors.Join(released, u.freeWorkloads(ctx))", "return released"),
 		bug("the manager is stopped although its webhooks cannot be deleted", "TestNothingIsChangedWhereItWouldNotComeToAnEnd", "client.NewDryRunClient(u.client)); err != nil {", "client.NewDryRunClient(u.client)); err != nil && ctx == nil {"),
 	),
 	in("pkg/cli/uninstall/workloads.go",

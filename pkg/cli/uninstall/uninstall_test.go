@@ -372,6 +372,36 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 }
 
+// Both take their objects with them, and leave the Workloads.
+func TestAClusterWhoseTrainerOrJobSetIsGoneIsFreed(t *testing.T) {
+	type row struct {
+		gone func(any) bool
+		crd  client.Object
+		want string
+	}
+	expect.Rows(t, map[string]row{
+		"Trainer": {crd: kit.CRD(trainjob.CRDName, ""), want: freed, gone: func(object any) bool { _, is := object.(*trainjob.List); return is }},
+		"JobSet":  {want: deleted, gone: func(object any) bool { _, is := object.(*jobsetapi.JobSet); return is }},
+	}, func(t *testing.T, tc row) {
+		objects := []client.Object{workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job")}
+		if tc.crd == nil {
+			objects = append(objects, placed(t, "job", patch.Gated("node")))
+		}
+		c := installation(t, silent, objects...)
+		if tc.crd != nil {
+			expect.NoError(t, c.Delete(t.Context(), tc.crd))
+		}
+		gone := interceptor.NewClient(c.(client.WithWatch), kit.Refusing(func(object any, _ client.ObjectKey) error {
+			if tc.gone(object) {
+				return &meta.NoKindMatchError{}
+			}
+			return nil
+		}))
+		expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
+		expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+	})
+}
+
 // Its namespace can go before its kinds do.
 func TestKueueIsGoneWhereNobodyIsAskedForIt(t *testing.T) {
 	expect.Rows(t, map[string]bool{"gone": false, "elsewhere": true}, func(t *testing.T, there bool) {
