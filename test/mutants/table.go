@@ -247,7 +247,7 @@ var mutants = slices.Concat(
 		bug("such a Job is started at the second try", "TestAChildJobThatAsksForMoreIsNotStarted", "err = deps.live.Get(ctx, client.ObjectKeyFromObject(child), placed)\n", "placed = child\n"),
 	),
 	in("pkg/integration/observe.go",
-		bug("a job without a queue that is resumed while its gate goes gets no pods", "TestResumedBeforeItWasFree", " || len(freedIn(j.jobSet())) > 0)", ")"),
+		bug("a job without a queue that is resumed while its gate goes gets no pods", "TestResumedBeforeItWasFree", " || len(podset.FreedIn(j.jobSet())) > 0)", " || len(podset.FreedIn(nil)) > 0)"),
 		bug("jobframework changes what the next one reads", "TestJobframeworkHasWhatWasObserved", "*known.DeepCopy())", "*known)"),
 		bug("jobframework goes by another prebuilt Workload than the reconcile", "TestJobframeworkHasThePrebuiltWorkloadAsObserved", "client.ObjectKeyFromObject(known) == key {", "client.ObjectKeyFromObject(known) == key && false {"),
 		bug("jobframework goes by other Workloads than the reconcile", "TestJobframeworkHasWhatWasObserved", "if !is || !f.asksForWorkloads(opts) {", "if !is || f.asksForWorkloads(opts) || true {"),
