@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -88,7 +89,7 @@ func observeNamespace(ctx context.Context, j *job) result {
 		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
 		// Kueue managed jobs without a queue, and does not any more. Between the two writes of free, the JobSet alone tells.
 		j.unmanaged = err == nil && !j.manages && jobframework.QueueName(j) == "" && !j.ManagedExternally() &&
-			(patch.Patched(j.deps.Field, &j.Spec) || len(freedIn(j.jobSet())) > 0)
+			(patch.Patched(j.deps.Field, &j.Spec) || len(podset.FreedIn(j.jobSet())) > 0)
 	}
 	return ofError(client.IgnoreNotFound(err))
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -291,10 +292,12 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Between the two writes that free a job, its user may resume it: Trainer cannot take the gate from the JobSet then.
+// Between the two writes that free a job, its user may resume it: Trainer cannot take gate and placement from the JobSet then.
 func TestResumedBeforeItWasFree(t *testing.T) {
 	type row struct {
-		gate, entry, jobSetRuns bool
+		gate, placed, entry, jobSetRuns bool
+		// waits is set where nobody resumed it, and the second write is missing.
+		waits bool
 		// other has its JobSet have somebody else's gate.
 		other bool
 		// noQueue is set where Kueue managed jobs without one, and the namespace is Kueue's.
@@ -302,18 +305,27 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 		want    string
 	}
 	expect.Rows(t, map[string]row{
-		"its JobSet keeps the gate, without our entry": {gate: true, want: "gone"},
-		"the same of a job without a queue":            {gate: true, noQueue: true, want: "gone"},
-		"a job without a queue that never had a gate":  {noQueue: true, want: "suspended"},
-		"its JobSet has none":                          {want: "suspended"},
-		"its JobSet has somebody else's":               {other: true, noQueue: true, want: "suspended"},
-		"our entry is there":                           {gate: true, entry: true, want: "suspended"},
-		"its JobSet runs":                              {gate: true, jobSetRuns: true, want: "runs"},
+		"its JobSet keeps the gate, without our entry":        {gate: true, want: "gone"},
+		"the same of a job without a queue":                   {gate: true, noQueue: true, want: "gone"},
+		"its JobSet keeps a placement, without our entry":     {placed: true, want: "gone"},
+		"the same placement of a job without a queue":         {placed: true, noQueue: true, want: "gone"},
+		"nobody resumed it, and its JobSet keeps the gate":    {gate: true, waits: true, want: "suspended"},
+		"nobody resumed it, and its JobSet keeps a placement": {placed: true, waits: true, want: "suspended"},
+		"a job without a queue that never had a gate":         {noQueue: true, want: "suspended"},
+		"its JobSet has none":                                 {want: "suspended"},
+		"its JobSet has somebody else's":                      {other: true, noQueue: true, want: "suspended"},
+		"our entry is there":                                  {gate: true, entry: true, want: "suspended"},
+		"its JobSet runs":                                     {gate: true, jobSetRuns: true, want: "runs"},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
 		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
 		if tc.gate {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		}
+		if tc.placed {
+			template := &js.Spec.ReplicatedJobs[0].Template.Spec.Template
+			template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
+			template.Spec.NodeSelector = map[string]string{"gpu": "h100"}
 		}
 		if tc.other {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
@@ -324,10 +336,12 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 		if tc.noQueue {
 			stored.Labels = nil
 		}
+		stored.Spec.Suspend = &tc.waits
 		r, _ := newReconciler(t, stored, js)
 		manages(r, r.deps.live, tc.noQueue)
 		_, err := look(t, r, jobKey)
 		expect.NoError(t, err)
+		expect.Same(t, "Our entry is there", tc.entry || tc.waits, r.deps.Field.Has(&storedJob(t, r).Spec))
 		expect.Same(t, "Unexpected JobSet", tc.want, jobSetState(t, r.deps.client, js))
 	})
 }

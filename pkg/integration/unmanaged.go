@@ -121,7 +121,7 @@ func free(ctx context.Context, j *job) error {
 		}
 		// Its user resumed it between the two writes. A running TrainJob takes no patch, and removing the last label of an
 		// untyped metadata leaves null, which JobSet's CRD refuses.
-		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take the admission gate from JobSet %s", js.Name))
+		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take admission gate or placement from JobSet %s", js.Name))
 	}
 	free := j.DeepCopy()
 	if changed, err := j.deps.Field.Set(&free.Spec, placements); err != nil || !changed {
@@ -148,25 +148,12 @@ func free(ctx context.Context, j *job) error {
 }
 
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no
-// further than to take that away, of what its JobSet keeps behind the gate.
+// further than to take that away, of what its JobSet keeps of it.
 func freed(j *job) ([]patch.Placement, error) {
 	if j.deps.Field.Has(&j.Spec) {
 		return patch.AllFreed(j.deps.Field, &j.Spec)
 	}
-	return freedIn(j.jobSet()), nil
-}
-
-// freedIn returns the placements without gates of what a JobSet, if there is one, keeps behind the gate.
-func freedIn(js *jobsetapi.JobSet) (placements []patch.Placement) {
-	if js == nil {
-		return nil
-	}
-	for i := range js.Spec.ReplicatedJobs {
-		if rj := &js.Spec.ReplicatedJobs[i]; patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates) {
-			placements = append(placements, patch.Freed(rj.Name))
-		}
-	}
-	return placements
+	return podset.FreedIn(j.jobSet()), nil
 }
 
 // placedByUs reports whether our entry says more than that nothing is placed.

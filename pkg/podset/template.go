@@ -160,6 +160,21 @@ func Placed(js *jobsetapi.JobSet) bool {
 	})
 }
 
+// FreedIn returns the placements without gates of what a JobSet, if there is one, keeps of an entry of ours: the gate, or
+// what an admission added.
+func FreedIn(js *jobsetapi.JobSet) (placements []patch.Placement) {
+	if js == nil {
+		return nil
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+		if _, placed := template.Labels[kueueconstants.PodSetLabel]; placed || patch.HasAdmissionGate(template.Spec.SchedulingGates) {
+			placements = append(placements, patch.Freed(js.Spec.ReplicatedJobs[i].Name))
+		}
+	}
+	return placements
+}
+
 // FieldOf returns the field of the TrainJob out of which Trainer brought our part into a
 // JobSet: the gate, or what an admission adds. Empty where nothing in it is ours.
 func FieldOf(js *jobsetapi.JobSet) patch.Field {

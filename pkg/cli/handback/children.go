@@ -89,7 +89,7 @@ func (h *handBack) gatedRuns(ctx context.Context, namespace string) error {
 		if job.Suspended() || job.Finished() || !job.DeletionTimestamp.IsZero() || !slices.ContainsFunc(gated, ofName) {
 			continue
 		}
-		js, err := state.JobSetOf(ctx, h.client, job)
+		js, err := JobSetOf(ctx, h.client, job)
 		// Anybody may label a Job.
 		if err == nil && js != nil && slices.ContainsFunc(gated, func(child batchv1.Job) bool { return ofName(child) && state.IsControlledBy(&child, js) }) {
 			err = fmt.Errorf("TrainJob %s/%s runs with the gate in its Jobs, and a pod that replaces another is never scheduled without kueue-trainer: "+
@@ -133,7 +133,7 @@ func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*job
 	})
 	h.late = h.late || wait.Interrupted(err)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("taking gate and placement from JobSet %s: %w; run this again, or delete the JobSet, and Trainer makes another", key, err)
@@ -141,6 +141,15 @@ func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*job
 		return nil, nil
 	}
 	return js, nil
+}
+
+// JobSetOf reads the JobSet of a TrainJob, or nil, also where JobSet itself is gone.
+func JobSetOf(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js, err := state.JobSetOf(ctx, c, job)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return js, err
 }
 
 // shows reports whether Trainer has brought the entry of a job that nobody will place to its JobSet.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -40,7 +41,7 @@ func (h *handBack) queued(job *trainjob.TrainJob) bool { return inQueue(job) || 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	key := client.ObjectKeyFromObject(job)
 	if !h.frees(job) {
-		return false, nil
+		return h.freeLost(ctx, job)
 	}
 	if !job.Suspended() {
 		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
@@ -66,6 +67,23 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	}
 	if err != nil {
 		return false, fmt.Errorf("removing the gate from the entry of TrainJob %s: %w", key, err)
+	}
+	return true, nil
+}
+
+// freeLost makes the entry again, without gate and placement, of a TrainJob that waits and lost it to a setEntry that was
+// stopped: Trainer takes nothing out of its JobSet for an entry that is not there.
+func (h *handBack) freeLost(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if !h.placed || !job.Suspended() || h.field.Has(&job.Spec) {
+		return false, nil
+	}
+	js, err := JobSetOf(ctx, h.client, job)
+	placements := podset.FreedIn(js)
+	if err != nil || len(placements) == 0 {
+		return false, err
+	}
+	if err := h.setEntry(ctx, job, placements); err != nil {
+		return false, fmt.Errorf("removing the placement of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
 	}
 	return true, nil
 }

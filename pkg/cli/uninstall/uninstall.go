@@ -128,7 +128,7 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	// Whoever has the TrainJobs now.
 	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll, inTree), u.deleteRemainders(ctx))
 	if _, err := installed.Generation(ctx, u.client); errors.Is(err, installed.ErrNoTrainer) {
-		return released
+		return errors.Join(released, u.freeWorkloads(ctx))
 	}
 	suspends, err := u.suspendsQueued(ctx)
 	if err != nil {

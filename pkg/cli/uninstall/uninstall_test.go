@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -295,6 +296,8 @@ func TestChildJobsLoseTheirPlacement(t *testing.T) {
 	type row struct {
 		job  *trainjob.TrainJob
 		late bool
+		// lost has Trainer wait for an entry: it takes nothing out of the JobSet for one that is gone.
+		lost bool
 		want corev1.PodTemplateSpec
 	}
 	placement := patch.Placement{Name: "node", NodeSelector: former.Spec.NodeSelector, SchedulingGates: former.Spec.SchedulingGates}
@@ -302,6 +305,7 @@ func TestChildJobsLoseTheirPlacement(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"of a job that ran":                           {job: placed(t, "job", placement), want: free},
 		"when Trainer has brought that to the JobSet": {job: placed(t, "job", placement), late: true, want: free},
+		"whose entry was lost on the way":             {job: trainJob("job", func(*trainjob.TrainJob) {}), lost: true, want: free},
 		"of a job that was never queued":              {job: trainJob("job", func(*trainjob.TrainJob) {}), want: former},
 	}, func(t *testing.T, tc row) {
 		made := withPods("job", false)
@@ -310,10 +314,17 @@ func TestChildJobsLoseTheirPlacement(t *testing.T) {
 		child.Spec.Suspend, child.Spec.Template = ptr.To(true), former
 		js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template = former
+		if tc.lost {
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
+		}
 		c, asked := installation(t, silent, js, child, tc.job, kueueConfigMap("batch/job")), 0
 		trainers := kit.Gets(c, func(obj client.Object, _ client.ObjectKey) error {
 			if _, is := obj.(*jobsetapi.JobSet); is {
-				if asked++; asked > 1 || !tc.late {
+				asked++
+				if tc.lost {
+					expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(tc.job), tc.job))
+				}
+				if (asked > 1 || !tc.late) && (!tc.lost || ours.Has(&tc.job.Spec)) {
 					js.Spec.ReplicatedJobs[0].Template.Spec.Template = free
 					expect.NoError(t, c.Update(t.Context(), js))
 				}
@@ -370,6 +381,36 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 	expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
 	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
+}
+
+// Both take their objects with them, and leave the Workloads.
+func TestAClusterWhoseTrainerOrJobSetIsGoneIsFreed(t *testing.T) {
+	type row struct {
+		gone func(any) bool
+		crd  client.Object
+		want string
+	}
+	expect.Rows(t, map[string]row{
+		"Trainer": {crd: kit.CRD(trainjob.CRDName, ""), want: freed, gone: func(object any) bool { _, is := object.(*trainjob.List); return is }},
+		"JobSet":  {want: deleted, gone: func(object any) bool { _, is := object.(*jobsetapi.JobSet); return is }},
+	}, func(t *testing.T, tc row) {
+		objects := []client.Object{workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job")}
+		if tc.crd == nil {
+			objects = append(objects, placed(t, "job", patch.Gated("node")))
+		}
+		c := installation(t, silent, objects...)
+		if tc.crd != nil {
+			expect.NoError(t, c.Delete(t.Context(), tc.crd))
+		}
+		gone := interceptor.NewClient(c.(client.WithWatch), kit.Refusing(func(object any, _ client.ObjectKey) error {
+			if tc.gone(object) {
+				return &meta.NoKindMatchError{}
+			}
+			return nil
+		}))
+		expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
+		expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+	})
 }
 
 // Its namespace can go before its kinds do.

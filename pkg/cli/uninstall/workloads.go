@@ -20,6 +20,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
@@ -31,7 +32,7 @@ import (
 // that would be admitted for a TrainJob that nobody starts.
 func (u *uninstall) freeWorkloads(ctx context.Context) error {
 	var list trainjob.List
-	if err := u.client.List(ctx, &list); err != nil {
+	if err := u.client.List(ctx, &list); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("listing TrainJobs: %w", err)
 	}
 	jobs := map[types.UID]*trainjob.TrainJob{}
@@ -96,7 +97,7 @@ func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob, unt
 	over := fmt.Sprintf("TrainJob %s/%s is over or suspended", job.Namespace, job.Name)
 	labelled := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name}}
 	return podsGone(ctx, over, until, func(ctx context.Context) ([]corev1.Pod, error) {
-		js, err := state.JobSetOf(ctx, u.client, job)
+		js, err := handback.JobSetOf(ctx, u.client, job)
 		if err != nil || js == nil {
 			return nil, err
 		}

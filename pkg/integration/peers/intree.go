@@ -35,7 +35,8 @@ const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so
 //
 // It asks the API server to make a queued TrainJob in the manager's own namespace, as a
 // dry run: the in-tree webhook suspends it, our own leaves the manager's requests alone, and who
-// suspends one without a queue as well is somebody else, who says nothing of Kueue.
+// suspends one without a queue as well is somebody else, who says nothing of Kueue. Without a runtime to ask with, it goes
+// by Kueue's configuration.
 //
 // Before the first answer the manager writes nothing either, while its webhooks already
 // keep TrainJobs from running without quota. The answer needs these webhooks, and so a
@@ -86,6 +87,9 @@ const lookTimeout = 15 * time.Second
 func (t *InTree) probe(ctx context.Context) (bool, error) {
 	job, err := trainjob.DryRun(ctx, t.client, t.namespace, trainjob.ProbeQueue)
 	switch {
+	case errors.Is(err, trainjob.ErrNoRuntime) && t.kueue.Known():
+		// Nobody can ask, and Kueue's configuration has the say: teams may have runtimes of their own.
+		return t.kueue.Settings().InTree, nil
 	case err != nil:
 		return false, err
 	case !job.Suspended():

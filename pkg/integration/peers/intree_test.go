@@ -70,10 +70,10 @@ func TestInTreeProbe(t *testing.T) {
 		answer func(*trainjob.TrainJob) error
 		own    []client.Object
 		kueue  kueueconfig.Settings
-		// unknown has Kueue's configuration unread.
-		unknown bool
-		want    bool
-		wantErr error
+		// unknown has Kueue's configuration unread, bare leaves the runtimes of the cluster out.
+		unknown, bare bool
+		want          bool
+		wantErr       error
 	}
 	expect.Rows(t, map[string]row{
 		"a policy suspends every TrainJob":                      {answer: suspendAll, wantErr: errSuspendsAll},
@@ -98,12 +98,18 @@ func TestInTreeProbe(t *testing.T) {
 		"a webhook that is away decides nothing, whatever other runtimes there are": {answer: refusing(away, ofA, nothing), wantErr: away},
 		"where Trainer takes no ClusterTrainingRuntime, a runtime of the manager's namespace serves": {answer: refusing(refused, ofTheCluster, suspend), want: true,
 			own: []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}}},
+		"without a runtime to ask with, Kueue's configuration says that it is on":      {bare: true, kueue: kueueconfig.Settings{InTree: true}, want: true},
+		"without a runtime to ask with, Kueue's configuration says that it is off":     {bare: true},
+		"without a runtime to ask with, nor Kueue's configuration, there is no answer": {bare: true, unknown: true, wantErr: trainjob.ErrNoRuntime},
 		"all refused is no answer": {answer: func(*trainjob.TrainJob) error { return refused }, wantErr: refused},
 	}, func(t *testing.T, tc row) {
 		in := inTreeOn(t, tc.answer, tc.own...)
 		in.kueue = kueueconfig.Fixed(tc.kueue)
 		if tc.unknown {
 			in.kueue = kueueconfig.NewFollower(nil, kueueconfig.ConfigMap{}, kueueconfig.Overrides{})
+		}
+		if tc.bare {
+			expect.NoError(t, in.client.DeleteAllOf(t.Context(), &trainer.ClusterTrainingRuntime{}))
 		}
 		got, err := in.probe(context.Background())
 		expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
