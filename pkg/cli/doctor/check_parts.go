@@ -60,25 +60,25 @@ var partChecks = []check{{
 }, {
 	inOrder: "Trainer's controller reads what its CRDs have", looksAt: []Kind{crds, deployments},
 	wrong: func(f *Facts, found func(hit)) {
-		if f.trainerBehind() {
+		if f.trainerBefore(f.generation()) {
 			found(hit{values: append(f.of(trainerPart), "release", f.trainerRelease(), "generation", f.generation())})
 		}
 	},
-	ID: "TrainerBehind", Severity: Error, When: "the CRDs are of a Trainer since 2.2, and the controller is 2.1; told by its image",
+	ID: "TrainerBehind", Severity: Error, When: "the CRDs are of a newer Trainer than the controller; told by its image",
 	object:  object("Deployment", trainerPart.Namespace, trainerPart.Deployment),
-	problem: "Trainer's CRDs are of {generation}, and its controller is still {release}, which does not read spec.runtimePatches.",
-	effect:  "No TrainJob in a queue starts; after ten minutes an admitted one gives its quota back.",
+	problem: "Trainer's CRDs are of {generation}, and its controller is still {release}, which reads TrainJobs otherwise.",
+	effect:  "No TrainJob in a queue starts; after ten minutes an admitted one gives its quota back. Where kueue-trainer has started since, some may start, and not as they were admitted.",
 	advice:  "Finish the upgrade of Trainer. {reinstall}", commands: []string{"{install}"},
 }}
 
 // trainerRelease is that of the controller; its ConfigMaps tell nothing of it.
 func (f *Facts) trainerRelease() string { return cluster.Release(f.deployment(trainerPart), nil) }
 
-// trainerBehind reports whether the CRDs of Trainer were upgraded from 2.1 and its controller was not. An image of one's own may
+// trainerBefore reports whether Trainer's controller is of a release before a generation. An image of one's own may
 // have other numbers, and tells nothing.
-func (f *Facts) trainerBehind() bool {
+func (f *Facts) trainerBefore(generation trainjob.TrainerVersion) bool {
 	release, err := version.ParseGeneric(f.trainerRelease())
-	return err == nil && release.Major() == 2 && release.Minor() < 2 && f.generation() >= trainjob.Trainer22
+	return err == nil && generation != 0 && release.Major() == 2 && release.LessThan(version.MustParseGeneric(generation.String()))
 }
 
 // kueueVersion compares Kueue's release with the one that kueue-trainer is made for.

@@ -165,6 +165,8 @@ func TestWebhooks(t *testing.T) {
 			fails("TrainerBehind", "Deployment kubeflow-system/kubeflow-trainer-controller-manager", trainerPart.install),
 		"a controller of 2.2, which has one": on(trainerRuns("v2.2.0"), func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 2, 3) }).
 			fails("WebhookMissing", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.install),
+		"one of 2.2 still, under the CRDs of 2.3": on(trainerRuns("v2.2.1"), func(f *Facts) { f.CRDs[2] = trainer23() }).
+			fails("TrainerBehind", "Deployment kubeflow-system/kubeflow-trainer-controller-manager", trainerPart.install),
 		"a controller whose number is one's own": on(trainerRuns("v1.4.0")),
 		"no authority":                           on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
 		"no Service": on(func(f *Facts) { f.Services = f.Services[1:] }).
