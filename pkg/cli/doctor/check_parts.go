@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -34,7 +33,9 @@ var partChecks = []check{{
 }, {
 	ID: "KueueVersion", Severity: Warning, When: "Kueue is not " + cluster.KueueMinor + "; told by its image, or by the label that Helm charts set", object: "Kueue",
 	problem: "Kueue is {release}; kueue-trainer is made for " + cluster.KueueMinor + " and tested with it only.",
-	effect:  "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.", advice: "{reinstall}", commands: []string{"{install}"},
+	effect: "What the two write into Workloads may differ, and TrainJobs be stopped and started for it. " +
+		"Feature gates that Kueue's configuration does not name are as in " + cluster.KueueMinor + " for TrainJobs.",
+	advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	ID: "KueueVersion", Severity: Info, When: "always: which release Kueue is, as far as that is told", object: "Kueue",
 	problem: "Kueue is {release}.",
@@ -88,17 +89,17 @@ func kueueVersion(f *Facts, found func(hit)) {
 		return
 	}
 	is := f.version(kueuePart)
-	release, err := version.ParseGeneric(is)
+	minor := cluster.MinorOf(is)
 	h := hit{values: append(f.of(kueuePart), "release", is)}
 	switch {
 	case !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == kueue.SchemeGroupVersion.Version && v.Served
 	}):
 		found(h)
-	case err != nil:
+	case minor == "":
 		h.Problem = "Kueue is there; its release is not written where doctor looks: the image of its Deployment, and label " + cluster.VersionLabel + " of its ConfigMap."
 		found(h.as("KueueVersion", Info))
-	case fmt.Sprintf("%d.%d", release.Major(), release.Minor()) != cluster.KueueMinor:
+	case minor != cluster.KueueMinor:
 		found(h.as("KueueVersion", Warning))
 	default:
 		found(h.as("KueueVersion", Info))

@@ -62,13 +62,13 @@ func judge(r *Report) {
 	generation := ""
 	for _, p := range r.Parts {
 		if p.Name == cluster.Trainer.Name {
-			generation = cmp.Or(p.Generation, minor(p.Version))
+			generation = cmp.Or(p.Generation, cluster.MinorOf(p.Version))
 		}
 	}
 	// The release that a part has to be of; empty where any will do, or nobody knows.
 	wants := map[string]string{
 		cluster.Kueue.Name: cluster.KueueMinor, cluster.Trainer.Name: "2.1 to 2.3",
-		cluster.JobSet.Name: jobSets[generation], cluster.Manager.Name: minor(r.Plugin.Version),
+		cluster.JobSet.Name: jobSets[generation], cluster.Manager.Name: cluster.MinorOf(r.Plugin.Version),
 	}
 	r.Together = Yes
 	for i := range r.Parts {
@@ -85,23 +85,14 @@ func judge(r *Report) {
 // known reports whether enough is known of a part to say that it goes with the others.
 func (p *Part) known() bool {
 	if p.Name == cluster.Trainer.Name {
-		return p.Generation != "" || minor(p.Version) != ""
+		return p.Generation != "" || cluster.MinorOf(p.Version) != ""
 	}
-	return !p.unseen && (minor(p.Version) != "" || p.Wants == "")
-}
-
-// minor is the minor release of a version, 0.19 of v0.19.2 and 0.20 of v0.20.0-rc.1; empty for a build that is of none.
-func minor(text string) string {
-	release, err := version.ParseSemantic(text)
-	if err != nil || release.Major()+release.Minor() == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d.%d", release.Major(), release.Minor())
+	return !p.unseen && (cluster.MinorOf(p.Version) != "" || p.Wants == "")
 }
 
 func problemOf(p *Part) *Problem {
 	const apart = "kubectl trainjob doctor says more, and how to install another"
-	switch has := minor(p.Version); {
+	switch has := cluster.MinorOf(p.Version); {
 	case p.Missing:
 		return &Problem{Breaks: true, Message: fmt.Sprintf("%s is not installed", p.Name), Remedy: "kubectl trainjob doctor -o wide says what follows from that, and what to do"}
 	case p.Name == cluster.Trainer.Name:
