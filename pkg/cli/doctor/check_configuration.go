@@ -14,6 +14,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -90,7 +91,7 @@ var configurationChecks = []check{{
 	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
 }, {
 	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
-	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.GateDifferences, found) },
+	wrong: func(f *Facts, found func(hit)) { f.differing(f.gateDifferences, found) },
 	ID:    "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
 	problem:  "Feature gates differ: {differ}.",
 	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
@@ -194,6 +195,23 @@ func (f *Facts) differing(of func(kueues, here *kueueconfig.Settings) []kueuecon
 	}
 	fix := cmp.Or(f.upgrade(configure(f.valuesLikeKueue())), fixManagerConfig)
 	found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(differ, ", "), "fix", fix))
+}
+
+// gateDifferences are those of gates whose value in Kueue is known: of one that nothing names, another release may have
+// another default.
+func (f *Facts) gateDifferences(kueues, managers *kueueconfig.Settings) []kueueconfig.Difference {
+	differ := kueueconfig.GateDifferences(kueues, managers)
+	if minor := cluster.MinorOf(f.version(kueuePart)); minor == "" || minor == cluster.KueueMinor {
+		return differ
+	}
+	cfg, _ := f.kueueSettings()
+	flags := f.kueueGateFlags()
+	return slices.DeleteFunc(differ, func(d kueueconfig.Difference) bool {
+		gate := strings.TrimPrefix(d.Setting, "featureGates.")
+		_, named := cfg.FeatureGates[gate]
+		_, flagged := flags[gate]
+		return !named && !flagged
+	})
 }
 
 // managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it

@@ -227,6 +227,7 @@ func TestConfiguration(t *testing.T) {
 	managers := func(reason string) Finding {
 		return found(Warning, reason, "ConfigMap kueue-trainer-system/kueue-trainer-config", fixManagerConfig, restartManager)
 	}
+	newer := func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.20.0" }
 	eachFinds(t, map[string]broken{
 		"both integrations are active": on(inTreeActive, withKueue(inTreeListed)).fails("BothIntegrations", "Kueue", fix...),
 		"both are active, and Kueue was not restarted since": on(inTreeActive).
@@ -282,6 +283,11 @@ func TestConfiguration(t *testing.T) {
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=TopologyAwareScheduling=false, PartialAdmission=true"}
 		}).finds(managers("FeatureGatesDiffer")),
 		"a gate of ours": on(withManager("featureGates: {TopologyAwareScheduling: false}")).finds(managers("FeatureGatesDiffer")),
+		"a gate of ours, and a Kueue that may have another default": on(newer, withManager("featureGates: {TopologyAwareScheduling: false}")).
+			warns("KueueVersion", "Kueue", kueuePart.install),
+		"a gate of ours that such a Kueue names": on(newer, withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nfeatureGates: {TopologyAwareScheduling: true}"),
+			withManager("featureGates: {TopologyAwareScheduling: false}")).
+			finds(found(Warning, "KueueVersion", "Kueue", kueuePart.install), managers("FeatureGatesDiffer")),
 		"a gate set to its default, and one that we do not know": on(func(f *Facts) {
 			f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
