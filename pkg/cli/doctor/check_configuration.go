@@ -26,6 +26,8 @@ const (
 	fixManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
 )
 
+var editKueueConfig = fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap)
+
 var kueueConfigObject = object("ConfigMap", kueuePart.Namespace, kueuePart.ConfigMap)
 
 // restarted are the commands that correct Kueue's configuration and have it go by that.
@@ -40,7 +42,7 @@ var configurationChecks = []check{{
 	},
 	ID: "KueueConfiguration", Severity: Error, When: "Kueue's cannot be decoded", object: kueueConfigObject,
 	problem: "{problem}", effect: "Kueue does not start with it.",
-	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap), kueuePart.restart()},
+	commands: []string{editKueueConfig, kueuePart.restart()},
 }, {
 	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
 	ID: "TrainJobListedTwice", Severity: Error, When: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
@@ -91,11 +93,23 @@ var configurationChecks = []check{{
 	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
 }, {
 	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
-	wrong: func(f *Facts, found func(hit)) { f.differing(f.gateDifferences, found) },
-	ID:    "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
+	wrong: func(f *Facts, found func(hit)) {
+		f.differing(f.gateDifferences, found)
+		cfg, _ := f.kueueSettings()
+		if _, err := kueueconfig.Of(cfg, kueueconfig.Overrides{}); err != nil {
+			found(hit{values: []any{"problem", strings.ReplaceAll(err.Error(), "\n", "; ")}}.as("FeatureGatesUnknown", Warning))
+		}
+	},
+	ID: "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
 	problem:  "Feature gates differ: {differ}.",
 	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
 	commands: []string{"{fix}", managerPart.restart()},
+}, {
+	ID: "FeatureGatesUnknown", Severity: Warning, When: "Kueue's configuration sets gates that the manager does not know or cannot change", object: kueueConfigObject,
+	problem:  "Kueue's configuration sets feature gates that kueue-trainer leaves out: {problem}.",
+	effect:   "TrainJobs are treated without them, otherwise than all other jobs. The rest of the configuration is in force.",
+	advice:   "Install the kueue-trainer that is made for this Kueue; its configuration takes no such gate. Or do without them:",
+	commands: []string{editKueueConfig, kueuePart.restart()},
 }, {
 	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
 	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.Differences, found) },

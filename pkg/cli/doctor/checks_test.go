@@ -277,7 +277,7 @@ func TestConfiguration(t *testing.T) {
 		"Kueue leaves the manager's namespace out": on(withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
 			"managedJobsNamespaceSelector: {matchLabels: {team: a}}")),
 		"Kueue's configuration is no YAML": on(withKueue("integrations: [")).
-			fails("KueueConfiguration", kueueConfig, "kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue),
+			fails("KueueConfiguration", kueueConfig, editKueueConfig, restartKueue),
 		"without ConfigMaps": on(func(f *Facts) { f.ConfigMaps = nil }),
 		"a gate by Kueue's flag": on(func(f *Facts) {
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=TopologyAwareScheduling=false, PartialAdmission=true"}
@@ -288,6 +288,8 @@ func TestConfiguration(t *testing.T) {
 		"a gate of ours that such a Kueue names": on(newer, withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nfeatureGates: {TopologyAwareScheduling: true}"),
 			withManager("featureGates: {TopologyAwareScheduling: false}")).
 			finds(found(Warning, "KueueVersion", "Kueue", kueuePart.install), managers("FeatureGatesDiffer")),
+		"a gate in Kueue's configuration that we do not know": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nfeatureGates: {FromTheFuture: true}")).
+			warns("FeatureGatesUnknown", kueueConfig, editKueueConfig, restartKueue),
 		"a gate set to its default, and one that we do not know": on(func(f *Facts) {
 			f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
