@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -214,10 +215,10 @@ func TestAwaitReading(t *testing.T) {
 		// admitted is for how long the job is.
 		admitted time.Duration
 		volumes  bool
-		// runs is set where its JobSet is not suspended yet.
-		runs       bool
-		wantJobSet string
-		wantEvents []string
+		// runs is set where its JobSet is not suspended yet, shows where that shows our part.
+		runs, shows bool
+		wantJobSet  string
+		wantEvents  []string
 	}
 	expect.Rows(t, map[string]row{
 		"a JobSet that was made just now":                {made: now, written: long, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
@@ -225,11 +226,16 @@ func TestAwaitReading(t *testing.T) {
 		"a JobSet that stays as it is":                   {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 		"one that was made when the job waited for long": {made: long, written: long.Add(-time.Second), admitted: 3 * time.Minute, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"one that runs yet":                              {made: long, written: long, runs: true, wantJobSet: "runs", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"one that shows our part":                        {made: long, written: long, shows: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
 		"one that would take volume claims with it":      {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(true, true, true, long)
 		js.CreationTimestamp = metav1.NewTime(tc.made)
 		js.Spec.Suspend = new(!tc.runs)
+		if tc.shows {
+			js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Labels = map[string]string{patch.GatedLabel: "true"}
+		}
 		if tc.volumes {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 		}

@@ -234,14 +234,15 @@ func renewExceeding(ctx context.Context, j *job) error {
 const rolloutPatience = 30 * time.Second
 
 // awaitRollout tells the user of an admitted job why it is not started, and has its JobSet
-// made again when it stays as it is: where the releases render a runtime differently,
+// made again when it stays without our part: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
 func awaitRollout(ctx context.Context, j *job) error {
 	field := j.deps.Field.Path()
 	j.tellOnce(jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Sprintf(
-		"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
+		"admitted, and starts when the running Trainer is seen to read %s as Trainer %s does, whose TrainJob CRD is there now: the controller of another release may still be at work",
+		field, j.deps.Runtimes.Served))
 	js := j.jobSet()
-	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+	if js == nil || podset.FieldOf(js) == j.deps.Field || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return nil
 	}
 	since, patience := j.deps.expectations.WroteBy(&j.TrainJob), rolloutPatience

@@ -3,18 +3,14 @@
 package kueuelib
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/features"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -61,14 +57,4 @@ func customLabels(t *testing.T) map[string]string {
 		}
 	}
 	return values
-}
-
-func TestUseFeatureGates(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(t, feature.DefaultFeatureGate, features.MultiKueue, true)
-	for n := range 10 { // A map has another order each time.
-		on := n%2 == 0
-		unknown := UseFeatureGates(map[string]bool{"OfTheFuture": true, "OfThePast": false, string(features.MultiKueue): on})
-		expect.Same(t, "Unexpected unknown gates", []string{"OfTheFuture", "OfThePast"}, unknown)
-		expect.Same(t, fmt.Sprintf("Gate MultiKueue, time %d", n), on, MultiKueueEnabled())
-	}
 }

@@ -56,7 +56,6 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		if *upgradeTo == "" {
 			Skip("give -upgrade.to, on a cluster with an older Trainer")
 		}
-		older := trainerOf(ctx)
 		w := newPools(ctx, "18", "0")
 		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 		w.Make(ctx,
@@ -88,9 +87,6 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		between := []string{"between", "fresh"}
 		for _, job := range between {
 			w.EventuallyCondition(ctx, job, kueue.WorkloadAdmitted)
-			if fieldOf[older] == fieldOf[*upgradeTo] {
-				continue // The older controllers read it.
-			}
 			w.EventuallyNotes(ctx, job, "TrainerBehind").Should(ConsistOf(ContainSubstring("spec."+fieldOf[*upgradeTo])), job)
 			Consistently(ctx, func() any { return w.Pods(ctx, job) }).Should(BeEmpty(), job)
 		}

@@ -382,6 +382,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/peers/rollout.go",
 		bug("a snapshot of a former Trainer proves that the next one runs", "TestRead", "taken.IsZero() || taken.Before(since)", "taken.IsZero() || since.After(time.Now())"),
+		bug("jobs start as Trainer 2.3 renders them, under a controller of 2.2", "TestRead", "(r.freezes || r.served == trainjob.Trainer22)", "r.freezes"),
 	),
 	in("pkg/integration/peers/intree.go",
 		bug("without a runtime to ask with, every start of the in-tree integration is undone", "TestInTreeProbe", "return t.kueue.Settings().InTree, nil", "return false, err"),

@@ -210,6 +210,15 @@ var (
 // KueueMinor is the release of Kueue whose library the manager is built with.
 const KueueMinor = "0.19"
 
+// MinorOf is the minor release of a version, 0.19 of v0.19.2 and 0.20 of v0.20.0-rc.1; empty for a build that is of none.
+func MinorOf(text string) string {
+	release, err := version.ParseGeneric(text)
+	if err != nil || release.Major()+release.Minor() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", release.Major(), release.Minor())
+}
+
 // VersionLabel is where manifests and Helm charts say what they install.
 const VersionLabel = "app.kubernetes.io/version"
 

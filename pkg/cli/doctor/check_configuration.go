@@ -14,6 +14,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -24,6 +25,8 @@ const (
 	quietKueueConfig = "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -"
 	fixManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
 )
+
+var editKueueConfig = fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap)
 
 var kueueConfigObject = object("ConfigMap", kueuePart.Namespace, kueuePart.ConfigMap)
 
@@ -39,7 +42,7 @@ var configurationChecks = []check{{
 	},
 	ID: "KueueConfiguration", Severity: Error, When: "Kueue's cannot be decoded", object: kueueConfigObject,
 	problem: "{problem}", effect: "Kueue does not start with it.",
-	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap), kueuePart.restart()},
+	commands: []string{editKueueConfig, kueuePart.restart()},
 }, {
 	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
 	ID: "TrainJobListedTwice", Severity: Error, When: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
@@ -90,11 +93,23 @@ var configurationChecks = []check{{
 	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
 }, {
 	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
-	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.GateDifferences, found) },
-	ID:    "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
+	wrong: func(f *Facts, found func(hit)) {
+		f.differing(f.gateDifferences, found)
+		cfg, _ := f.kueueSettings()
+		if _, err := kueueconfig.Of(cfg, kueueconfig.Overrides{}); err != nil {
+			found(hit{values: []any{"problem", strings.ReplaceAll(err.Error(), "\n", "; ")}}.as("FeatureGatesUnknown", Warning))
+		}
+	},
+	ID: "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
 	problem:  "Feature gates differ: {differ}.",
 	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
 	commands: []string{"{fix}", managerPart.restart()},
+}, {
+	ID: "FeatureGatesUnknown", Severity: Warning, When: "Kueue's configuration sets gates that the manager does not know or cannot change", object: kueueConfigObject,
+	problem:  "Kueue's configuration sets feature gates that kueue-trainer leaves out: {problem}.",
+	effect:   "TrainJobs are treated without them, otherwise than all other jobs. The rest of the configuration is in force.",
+	advice:   "Install the kueue-trainer that is made for this Kueue; its configuration takes no such gate. Or do without them:",
+	commands: []string{editKueueConfig, kueuePart.restart()},
 }, {
 	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
 	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.Differences, found) },
@@ -194,6 +209,23 @@ func (f *Facts) differing(of func(kueues, here *kueueconfig.Settings) []kueuecon
 	}
 	fix := cmp.Or(f.upgrade(configure(f.valuesLikeKueue())), fixManagerConfig)
 	found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(differ, ", "), "fix", fix))
+}
+
+// gateDifferences are those of gates whose value in Kueue is known: of one that nothing names, another release may have
+// another default.
+func (f *Facts) gateDifferences(kueues, managers *kueueconfig.Settings) []kueueconfig.Difference {
+	differ := kueueconfig.GateDifferences(kueues, managers)
+	if minor := cluster.MinorOf(f.version(kueuePart)); minor == "" || minor == cluster.KueueMinor {
+		return differ
+	}
+	cfg, _ := f.kueueSettings()
+	flags := f.kueueGateFlags()
+	return slices.DeleteFunc(differ, func(d kueueconfig.Difference) bool {
+		gate := strings.TrimPrefix(d.Setting, "featureGates.")
+		_, named := cfg.FeatureGates[gate]
+		_, flagged := flags[gate]
+		return !named && !flagged
+	})
 }
 
 // managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it

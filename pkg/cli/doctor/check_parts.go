@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -34,7 +33,9 @@ var partChecks = []check{{
 }, {
 	ID: "KueueVersion", Severity: Warning, When: "Kueue is not " + cluster.KueueMinor + "; told by its image, or by the label that Helm charts set", object: "Kueue",
 	problem: "Kueue is {release}; kueue-trainer is made for " + cluster.KueueMinor + " and tested with it only.",
-	effect:  "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.", advice: "{reinstall}", commands: []string{"{install}"},
+	effect: "What the two write into Workloads may differ, and TrainJobs be stopped and started for it. " +
+		"Feature gates that Kueue's configuration does not name are as in " + cluster.KueueMinor + " for TrainJobs.",
+	advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	ID: "KueueVersion", Severity: Info, When: "always: which release Kueue is, as far as that is told", object: "Kueue",
 	problem: "Kueue is {release}.",
@@ -60,25 +61,25 @@ var partChecks = []check{{
 }, {
 	inOrder: "Trainer's controller reads what its CRDs have", looksAt: []Kind{crds, deployments},
 	wrong: func(f *Facts, found func(hit)) {
-		if f.trainerBehind() {
+		if f.trainerBefore(f.generation()) {
 			found(hit{values: append(f.of(trainerPart), "release", f.trainerRelease(), "generation", f.generation())})
 		}
 	},
-	ID: "TrainerBehind", Severity: Error, When: "the CRDs are of a Trainer since 2.2, and the controller is 2.1; told by its image",
+	ID: "TrainerBehind", Severity: Error, When: "the CRDs are of a newer Trainer than the controller; told by its image",
 	object:  object("Deployment", trainerPart.Namespace, trainerPart.Deployment),
-	problem: "Trainer's CRDs are of {generation}, and its controller is still {release}, which does not read spec.runtimePatches.",
-	effect:  "No TrainJob in a queue starts; after ten minutes an admitted one gives its quota back.",
+	problem: "Trainer's CRDs are of {generation}, and its controller is still {release}, which reads TrainJobs otherwise.",
+	effect:  "No TrainJob in a queue starts; after ten minutes an admitted one gives its quota back. Where kueue-trainer has started since, some may start, and not as they were admitted.",
 	advice:  "Finish the upgrade of Trainer. {reinstall}", commands: []string{"{install}"},
 }}
 
 // trainerRelease is that of the controller; its ConfigMaps tell nothing of it.
 func (f *Facts) trainerRelease() string { return cluster.Release(f.deployment(trainerPart), nil) }
 
-// trainerBehind reports whether the CRDs of Trainer were upgraded from 2.1 and its controller was not. An image of one's own may
+// trainerBefore reports whether Trainer's controller is of a release before a generation. An image of one's own may
 // have other numbers, and tells nothing.
-func (f *Facts) trainerBehind() bool {
+func (f *Facts) trainerBefore(generation trainjob.TrainerVersion) bool {
 	release, err := version.ParseGeneric(f.trainerRelease())
-	return err == nil && release.Major() == 2 && release.Minor() < 2 && f.generation() >= trainjob.Trainer22
+	return err == nil && generation != 0 && release.Major() == 2 && release.LessThan(version.MustParseGeneric(generation.String()))
 }
 
 // kueueVersion compares Kueue's release with the one that kueue-trainer is made for.
@@ -88,17 +89,17 @@ func kueueVersion(f *Facts, found func(hit)) {
 		return
 	}
 	is := f.version(kueuePart)
-	release, err := version.ParseGeneric(is)
+	minor := cluster.MinorOf(is)
 	h := hit{values: append(f.of(kueuePart), "release", is)}
 	switch {
 	case !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == kueue.SchemeGroupVersion.Version && v.Served
 	}):
 		found(h)
-	case err != nil:
+	case minor == "":
 		h.Problem = "Kueue is there; its release is not written where doctor looks: the image of its Deployment, and label " + cluster.VersionLabel + " of its ConfigMap."
 		found(h.as("KueueVersion", Info))
-	case fmt.Sprintf("%d.%d", release.Major(), release.Minor()) != cluster.KueueMinor:
+	case minor != cluster.KueueMinor:
 		found(h.as("KueueVersion", Warning))
 	default:
 		found(h.as("KueueVersion", Info))

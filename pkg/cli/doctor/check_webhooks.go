@@ -95,7 +95,7 @@ func (f *Facts) expectsWebhook(p *part, kind string) bool {
 		return f.managerInstalled()
 	case trainerPart:
 		generation := f.generation()
-		return generation >= trainjob.Trainer22 && !f.trainerBehind() || generation != 0 && kind == validatingKind
+		return generation >= trainjob.Trainer22 && !f.trainerBefore(trainjob.Trainer22) || generation != 0 && kind == validatingKind
 	default:
 		return f.crd(p.CRD) != nil
 	}

@@ -165,6 +165,8 @@ func TestWebhooks(t *testing.T) {
 			fails("TrainerBehind", "Deployment kubeflow-system/kubeflow-trainer-controller-manager", trainerPart.install),
 		"a controller of 2.2, which has one": on(trainerRuns("v2.2.0"), func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 2, 3) }).
 			fails("WebhookMissing", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.install),
+		"one of 2.2 still, under the CRDs of 2.3": on(trainerRuns("v2.2.1"), func(f *Facts) { f.CRDs[2] = trainer23() }).
+			fails("TrainerBehind", "Deployment kubeflow-system/kubeflow-trainer-controller-manager", trainerPart.install),
 		"a controller whose number is one's own": on(trainerRuns("v1.4.0")),
 		"no authority":                           on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
 		"no Service": on(func(f *Facts) { f.Services = f.Services[1:] }).
@@ -225,6 +227,7 @@ func TestConfiguration(t *testing.T) {
 	managers := func(reason string) Finding {
 		return found(Warning, reason, "ConfigMap kueue-trainer-system/kueue-trainer-config", fixManagerConfig, restartManager)
 	}
+	newer := func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.20.0" }
 	eachFinds(t, map[string]broken{
 		"both integrations are active": on(inTreeActive, withKueue(inTreeListed)).fails("BothIntegrations", "Kueue", fix...),
 		"both are active, and Kueue was not restarted since": on(inTreeActive).
@@ -274,12 +277,19 @@ func TestConfiguration(t *testing.T) {
 		"Kueue leaves the manager's namespace out": on(withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
 			"managedJobsNamespaceSelector: {matchLabels: {team: a}}")),
 		"Kueue's configuration is no YAML": on(withKueue("integrations: [")).
-			fails("KueueConfiguration", kueueConfig, "kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue),
+			fails("KueueConfiguration", kueueConfig, editKueueConfig, restartKueue),
 		"without ConfigMaps": on(func(f *Facts) { f.ConfigMaps = nil }),
 		"a gate by Kueue's flag": on(func(f *Facts) {
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=TopologyAwareScheduling=false, PartialAdmission=true"}
 		}).finds(managers("FeatureGatesDiffer")),
 		"a gate of ours": on(withManager("featureGates: {TopologyAwareScheduling: false}")).finds(managers("FeatureGatesDiffer")),
+		"a gate of ours, and a Kueue that may have another default": on(newer, withManager("featureGates: {TopologyAwareScheduling: false}")).
+			warns("KueueVersion", "Kueue", kueuePart.install),
+		"a gate of ours that such a Kueue names": on(newer, withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nfeatureGates: {TopologyAwareScheduling: true}"),
+			withManager("featureGates: {TopologyAwareScheduling: false}")).
+			finds(found(Warning, "KueueVersion", "Kueue", kueuePart.install), managers("FeatureGatesDiffer")),
+		"a gate in Kueue's configuration that we do not know": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nfeatureGates: {FromTheFuture: true}")).
+			warns("FeatureGatesUnknown", kueueConfig, editKueueConfig, restartKueue),
 		"a gate set to its default, and one that we do not know": on(func(f *Facts) {
 			f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}

@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -92,8 +93,8 @@ func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
 	c = &scheduler.Contest{World: o.World(), Now: o.Now}
 	if o.Kueue != nil {
 		c.FairSharing, c.World.Resources, c.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
-		if unknown := kueuelib.UseFeatureGates(o.Kueue.FeatureGates); len(unknown) > 0 {
-			warnings = append(warnings, fmt.Sprintf("Kueue's feature gates %s are not known here: the forecast is by those of Kueue 0.19", strings.Join(unknown, ", ")))
+		if err := kueueconfig.UseGates(o.Kueue.FeatureGates); err != nil {
+			warnings = append(warnings, "the forecast goes without some of Kueue's gates: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	}
 	for n := range o.Workloads {

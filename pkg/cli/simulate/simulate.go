@@ -234,8 +234,7 @@ func readCluster(ctx context.Context, c client.Client, namespace string, warn fu
 	}
 	var deployment appsv1.Deployment
 	if c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: cluster.Kueue.Deployment}, &deployment) == nil {
-		release := cluster.Release(&deployment, nil)
-		if release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
+		if release := cluster.Release(&deployment, nil); release != "" && cluster.MinorOf(release) != cluster.KueueMinor {
 			warn("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
 		}
 	}

@@ -61,14 +61,14 @@ var jobSets = map[string]string{
 func judge(r *Report) {
 	generation := ""
 	for _, p := range r.Parts {
-		if p.Name == cluster.Trainer.Name {
-			generation = cmp.Or(p.Generation, minor(p.Version))
+		if has := cluster.MinorOf(p.Version); p.Name == cluster.Trainer.Name && !newer(has) {
+			generation = cmp.Or(p.Generation, has)
 		}
 	}
 	// The release that a part has to be of; empty where any will do, or nobody knows.
 	wants := map[string]string{
 		cluster.Kueue.Name: cluster.KueueMinor, cluster.Trainer.Name: "2.1 to 2.3",
-		cluster.JobSet.Name: jobSets[generation], cluster.Manager.Name: minor(r.Plugin.Version),
+		cluster.JobSet.Name: jobSets[generation], cluster.Manager.Name: cluster.MinorOf(r.Plugin.Version),
 	}
 	r.Together = Yes
 	for i := range r.Parts {
@@ -85,23 +85,13 @@ func judge(r *Report) {
 // known reports whether enough is known of a part to say that it goes with the others.
 func (p *Part) known() bool {
 	if p.Name == cluster.Trainer.Name {
-		return p.Generation != "" || minor(p.Version) != ""
+		return p.Generation != "" || cluster.MinorOf(p.Version) != ""
 	}
-	return !p.unseen && (minor(p.Version) != "" || p.Wants == "")
-}
-
-// minor is the minor release of a version, 0.19 of v0.19.2 and 0.20 of v0.20.0-rc.1; empty for a build that is of none.
-func minor(text string) string {
-	release, err := version.ParseSemantic(text)
-	if err != nil || release.Major()+release.Minor() == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d.%d", release.Major(), release.Minor())
+	return !p.unseen && (cluster.MinorOf(p.Version) != "" || p.Wants == "")
 }
 
 func problemOf(p *Part) *Problem {
-	const apart = "kubectl trainjob doctor says more, and how to install another"
-	switch has := minor(p.Version); {
+	switch has := cluster.MinorOf(p.Version); {
 	case p.Missing:
 		return &Problem{Breaks: true, Message: fmt.Sprintf("%s is not installed", p.Name), Remedy: "kubectl trainjob doctor -o wide says what follows from that, and what to do"}
 	case p.Name == cluster.Trainer.Name:
@@ -111,9 +101,9 @@ func problemOf(p *Part) *Problem {
 	case p.Name == cluster.Manager.Name:
 		return &Problem{Message: fmt.Sprintf("kueue-trainer is %s, and this plugin of %s", p.Version, p.Wants), Remedy: "use the plugin of the release that is installed"}
 	case p.Name == cluster.JobSet.Name:
-		return &Problem{Message: fmt.Sprintf("JobSet is %s, and Trainer requires %s", p.Version, p.Wants), Remedy: apart}
+		return &Problem{Message: fmt.Sprintf("JobSet is %s, and Trainer requires %s", p.Version, p.Wants), Remedy: "install JobSet " + p.Wants}
 	default:
-		return &Problem{Message: fmt.Sprintf("%s is %s, and kueue-trainer is made for %s and tested with it only", p.Name, p.Version, p.Wants), Remedy: apart}
+		return &Problem{Message: fmt.Sprintf("%s is %s, and kueue-trainer is made for %s and tested with it only", p.Name, p.Version, p.Wants), Remedy: "kubectl trainjob doctor says more, and how to install another"}
 	}
 }
 
@@ -128,7 +118,7 @@ func trainerProblem(p *Part, has string) *Problem {
 		return &Problem{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know", Remedy: install}
 	case has == "" || has == p.Generation || p.Generation == "" && known:
 		return nil
-	case !known && !older(has):
+	case newer(has):
 		return &Problem{Message: fmt.Sprintf("Trainer is %s, and kueue-trainer is made for %s and tested with them only", p.Version, p.Wants), Remedy: install}
 	}
 	return &Problem{
@@ -136,6 +126,9 @@ func trainerProblem(p *Part, has string) *Problem {
 		Remedy:  fmt.Sprintf("install all of one release of Trainer, %s", p.Wants),
 	}
 }
+
+// newer reports whether a minor release came after the last that is known.
+func newer(minor string) bool { return minor != "" && jobSets[minor] == "" && !older(minor) }
 
 // older reports whether a minor release came before the first that is known.
 func older(minor string) bool {

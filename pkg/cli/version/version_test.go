@@ -82,6 +82,8 @@ func TestJudge(t *testing.T) {
 		"a Trainer of which nothing may be seen":          trainer("", "").unknown(exit.Unseen, "deployments.apps"),
 		"a Trainer whose controller was not upgraded":     trainer("v2.1.0", "2.3").warns("Trainer's controller is v2.1.0, and its CRD serves TrainJobs of 2.3: one of them was not upgraded"),
 		"a Trainer that is newer than all that are known": trainer("v2.4.0", "2.3").warns("Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
+		"such a Trainer's JobSet, of which nobody knows": of(func(_, js, tr, _ *Part) { js.Version, tr.Version = "v0.13.0", "v2.4.0" }).
+			warns("Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
 		"another Kueue":                             kueue("v0.18.1").warns("Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"),
 		"a candidate of another Kueue":              kueue("v0.20.0-rc.1").warns("Kueue is v0.20.0-rc.1, and kueue-trainer is made for 0.19 and tested with it only"),
 		"a candidate of another Trainer":            trainer("v2.4.0-rc.0", "2.3").warns("Trainer is v2.4.0-rc.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),

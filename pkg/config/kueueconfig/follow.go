@@ -168,7 +168,7 @@ func (f *Follower) Read(ctx context.Context) {
 	}
 	f.take(ctx, cfg, err)
 	f.comes.Store(false)
-	if f.problem == "" {
+	if err == nil {
 		f.version.Store(found.ResourceVersion)
 	}
 }
@@ -227,12 +227,15 @@ func (f *Follower) take(ctx context.Context, cfg *configapi.Configuration, err e
 	settings := f.Settings()
 	if err != nil {
 		f.readable.Store(false)
-		f.tell(log, fmt.Errorf("reading it: %w", err))
+		f.tellUnread(log, fmt.Errorf("reading it: %w", err))
 	} else {
 		f.readable.Store(true)
 		f.read.Store(true)
 		if settings, err = Of(cfg, f.overrides); err != nil {
-			f.tell(log, fmt.Errorf("taking it over: %w", err))
+			if f.news(err) {
+				log.Error(err, "Left out feature gates that this release does not know or cannot change",
+					"remedy", "install the release that is made for this Kueue, where TrainJobs need them")
+			}
 		} else if f.problem != "" {
 			f.problem = ""
 			log.Info("Took over Kueue's configuration again")
@@ -242,12 +245,18 @@ func (f *Follower) take(ctx context.Context, cfg *configapi.Configuration, err e
 	f.hold(ctx, log, settings)
 }
 
-// tell logs a problem that was not told yet.
-func (f *Follower) tell(log logr.Logger, problem error) {
-	if f.problem == problem.Error() {
+// news reports whether a problem was not told yet, and takes it for told.
+func (f *Follower) news(problem error) bool {
+	before := f.problem
+	f.problem = problem.Error()
+	return f.problem != before
+}
+
+// tellUnread logs why Kueue's configuration could not be read.
+func (f *Follower) tellUnread(log logr.Logger, problem error) {
+	if !f.news(problem) {
 		return
 	}
-	f.problem = problem.Error()
 	holds := "Kueue's defaults, with what this manager's configuration sets"
 	if f.read.Load() {
 		holds = "what was read last"

@@ -110,7 +110,7 @@ func TestVersionIsOfWhatHolds(t *testing.T) {
 	s := newSite(t, Overrides{})
 	s.write(t, head)
 	var got []string
-	for _, file := range []string{head, head + "integrations: [", head + "manageJobsWithoutQueueName: true\n"} {
+	for _, file := range []string{head, head + "integrations: [", head + "manageJobsWithoutQueueName: true\n", head + "featureGates: {FromTheFuture: true}\n"} {
 		var cm corev1.ConfigMap
 		expect.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: where.Namespace, Name: where.Name}, &cm))
 		cm.Data[where.Key] = file
@@ -118,7 +118,7 @@ func TestVersionIsOfWhatHolds(t *testing.T) {
 		s.Read(t.Context())
 		got = append(got, s.Version())
 	}
-	expect.Same(t, "Unexpected versions", []string{"2", "2", "4"}, got)
+	expect.Same(t, "Unexpected versions", []string{"2", "2", "4", "5"}, got)
 }
 
 // Jobs would run by defaults that are not Kueue's settings.

@@ -41,6 +41,13 @@ func resolve(set map[string]bool) (map[string]bool, error) {
 	return values, errors.Join(errs...)
 }
 
+// UseGates sets Kueue's gates in this process as its configuration does. The error is of those that are left out. It is for
+// the plugin, which lives as long as one command.
+func UseGates(set map[string]bool) error {
+	values, err := resolve(set)
+	return errors.Join(err, applyGates(values))
+}
+
 // applyGates brings the gates of this process to values. Those that have them already are
 // not touched: Kueue's code reads them meanwhile. Nor is that of labels of metrics, which goes
 // with the metrics that this process has made.

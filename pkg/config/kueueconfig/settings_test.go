@@ -103,6 +103,8 @@ func TestApplyGates(t *testing.T) {
 	// A gate that is not set any more has its default again.
 	expect.NoError(t, applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates))
 	expect.That(t, features.Enabled(features.TopologyAwareScheduling), "TopologyAwareScheduling is still off")
+	expect.ErrorWith(t, UseGates(map[string]bool{"FromTheFuture": true, "MultiKueue": false}), "FromTheFuture")
+	expect.That(t, !features.Enabled(features.MultiKueue), "MultiKueue is on beside a gate that is not known")
 }
 
 const (

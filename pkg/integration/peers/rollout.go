@@ -22,11 +22,16 @@ import (
 // Rollout is what is known of the roll-out of a Trainer: whether the one that runs reads the field that the CRD
 // has. Who upgrades Trainer replaces the CRD first, and the controller of the release before
 // works on until another image is there and has the lease. It would make the JobSet of a
-// job that is started then without our part: pods on any node, on the quota of a flavor.
+// job that is started then without our part: pods on any node, on the quota of a flavor. And 2.2 reads the field of 2.3,
+// but has resourcesPerNode replace what 2.3 merges it into: the job would hold quota that its pods do not use.
 type Rollout struct {
-	mu    sync.Mutex
-	field patch.Field
-	state rolloutState
+	mu     sync.Mutex
+	served trainjob.TrainerVersion
+	field  patch.Field
+	state  rolloutState
+	// freezes is set while the CRD is of 2.3, was of 2.2 under this process, and no snapshot has been seen since. JobSets tell
+	// nothing then. A snapshot of any time does: the newer Trainer may have been there before its CRD.
+	freezes bool
 	// since is when the CRD got the field under this process; zero: it had it before.
 	since time.Time
 	last  scan
@@ -54,10 +59,13 @@ const (
 	rolloutUnderWay
 )
 
-// expect takes note of the field that the CRD has.
-func (r *Rollout) expect(field patch.Field) {
+// expect takes note of the version that the CRD has.
+func (r *Rollout) expect(served trainjob.TrainerVersion) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	field := patch.Of(served)
+	r.freezes = (r.freezes || r.served == trainjob.Trainer22) && served == trainjob.Trainer23
+	r.served = served
 	switch r.field {
 	case field:
 		return
@@ -71,19 +79,19 @@ func (r *Rollout) expect(field patch.Field) {
 }
 
 // ErrRollingOut keeps a job from being started by a Trainer that may not see where to.
-var ErrRollingOut = errors.New("the running Trainer has not been seen to read the field that the TrainJob CRD has")
+var ErrRollingOut = errors.New("the running Trainer has not been seen to read TrainJobs as that of their CRD does")
 
 // Check returns ErrRollingOut while it is open whether the running Trainer reads field. It
 // asks caches alone, and not even those once there was an answer: a JobSet that shows our
 // part, of this TrainJob, or of whichever where it was made since the CRD has the field: Trainer leaves those of running
 // jobs as they are, and the field may have been there before. With Trainer 2.3 a snapshot of the job's runtime, of that time, is
-// one as well, for the JobSets that a newer Trainer cannot change. A job that another
+// one as well, for the JobSets that a newer Trainer cannot change, and after 2.2 the only one. A job that another
 // controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
 func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *trainjob.Runtimes, field patch.Field, job *trainjob.TrainJob) error {
 	r.mu.Lock()
-	known, since := r.state, r.since.Truncate(time.Second)
+	known, freezes, since := r.state, r.freezes, r.since.Truncate(time.Second)
 	r.mu.Unlock()
-	if known == rolloutComplete || job.ManagedExternally() {
+	if known == rolloutComplete && !freezes || job.ManagedExternally() {
 		return nil
 	}
 	this, other, err := r.shown(ctx, cached, field)
@@ -95,7 +103,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	if err != nil {
 		return err
 	}
-	if !this && (known == rolloutUnderWay || other) {
+	if freezes || !this && (known == rolloutUnderWay || other) {
 		taken, err := runtimes.SnapshotTaken(ctx, job)
 		if err != nil {
 			return err
@@ -107,7 +115,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	r.mu.Lock()
 	if r.field == field {
 		// The CRD may have another by now.
-		r.state = rolloutComplete
+		r.state, r.freezes = rolloutComplete, r.freezes && !freezes
 	}
 	r.mu.Unlock()
 	ctrl.LoggerFrom(ctx).Info("Saw the running Trainer read the patches", "field", field.Path())

@@ -23,7 +23,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -114,7 +113,7 @@ func (t *Trainer) Set(ctx context.Context, version trainjob.TrainerVersion, reas
 	before, first := t.version, t.version == 0 && t.err == nil
 	t.version, t.err = version, reason
 	if reason == nil {
-		t.Rollout.expect(patch.Of(version))
+		t.Rollout.expect(version)
 	}
 	t.mu.Unlock()
 	if version == before && !first {
