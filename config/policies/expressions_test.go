@@ -189,6 +189,8 @@ func TestExpressions(t *testing.T) {
 		"one that is deleted is annotated":                    {policy: "workloads", old: workload(held+`, deletionTimestamp: "2026-01-01T00:00:00Z"`, ``, reserved), now: workload(held+`, deletionTimestamp: "2026-01-01T00:00:00Z", annotations: {a: b}`, ``, reserved), refused: "gives its quota back"},
 		"a Workload gets a higher priority":                   {policy: "workloads", old: workload(held, `priority: 1`, ``), now: workload(held, `priority: 2`, ``), refused: "its podSets, priority"},
 		"one for pods that are left is deactivated":           {policy: "workloads", old: workload(left, ``, ``), now: workload(left, `active: false`, ``), refused: "goes with the last of them"},
+		"a copy without an owner yet loses what says so":      {policy: "workloads", old: workload(`labels: {kueue.x-k8s.io/multikueue-origin: m}`, ``, ``), now: workload(`labels: {}`, ``, ``), refused: "are Kueue's"},
+		"it is annotated before":                              {policy: "workloads", old: workload(`labels: {kueue.x-k8s.io/multikueue-origin: m}`, ``, ``), now: workload(`labels: {kueue.x-k8s.io/multikueue-origin: m}, annotations: {a: b}`, ``, ``)},
 		"a copy loses the finalizer that keeps its quota":     {policy: "workloads", old: workload(controlled+`, finalizers: [kueue-trainer.dev/quota]`, ``, ``), now: workload(controlled, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 		"a Workload that runs is annotated":                   {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+`, annotations: {a: b}`, ``, reserved)},
 		"a Workload is made with a controller":                {policy: "workloads", now: workload(madeUp, ``, ``), refused: "only Kueue gives it a controller"},

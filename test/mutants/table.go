@@ -460,6 +460,7 @@ var mutants = slices.Concat(
 		bug("a tenant has Kubernetes delete a pod for a taint, and the next runs beside it", "TestExpressions", "object.spec.?tolerations.orValue([]).filter(t, has(t.tolerationSeconds)) ==", "oldObject.spec.?tolerations.orValue([]).filter(t, has(t.tolerationSeconds)) =="),
 	),
 	in("config/policies/workloads.yaml",
+		bug("a tenant takes the label off a copy that has no owner yet, and its quota goes before its pods", "TestExpressions", "([o, oldObject].exists(l,", "([o].exists(l,"),
 		bug("a Workload with a controller of a tenant's own has any priority", "TestExpressions", "!variables.orphaned && !variables.adopted && ", "!variables.orphaned && "),
 		bug("a tenant takes the finalizer off that keeps the quota of a copy's pods", "TestExpressions", "f.startsWith('kueue.x-k8s.io/') || f.startsWith('kueue-trainer.dev/')", "f.startsWith('kueue.x-k8s.io/')"),
 	),
