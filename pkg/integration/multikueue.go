@@ -207,6 +207,23 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
+// forgetDone gives the quota of a job that was evicted from another cluster back, in one write with the list of pods that are
+// done there: the next cluster runs them again, and Kueue lets nobody shorten a list by which it has reserved quota.
+// jobframework would empty it a write later.
+func forgetDone(ctx context.Context, j *job) error {
+	wl := j.holdingQuota()
+	if wl == nil || !j.ManagedExternally() || !kueuelib.IsEvicted(wl) || len(wl.Status.ReclaimablePods) == 0 {
+		return nil
+	}
+	waits := wl.DeepCopy()
+	waits.Status.ReclaimablePods = nil
+	kueuelib.Unreserve(waits)
+	if err := j.deps.client.Status().Patch(ctx, waits, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("giving back the quota of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return errOutdated
+}
+
 // askedAgainAnnotation is on the Workload of a job that Kueue asks no worker cluster for: when we
 // last had it look again.
 const askedAgainAnnotation = "kueue-trainer.dev/dispatch-asked-again"

@@ -13,12 +13,14 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -116,6 +118,27 @@ func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
 	admitted(time.Now())
 	stored.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
 	judged(true, done)
+}
+
+// Once Kueue has reserved quota by a list of pods that are done, it lets nobody take any off it. The next cluster runs them
+// again.
+func TestQuotaGoesBackWithThePodsThatWereDone(t *testing.T) {
+	for reason, queues := range map[string]bool{kueue.WorkloadEvictedByAdmissionCheck: false, kueue.WorkloadEvictedByPreemption: true} {
+		stored, _ := suspendedJob()
+		done := func(wl *kueue.Workload) { wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}} }
+		r, _ := onStatuses(t, kit.Namespace("ns"), kit.With(stored, elsewhere), inttest.WorkloadOf(stored, giveQuota, kit.Is(kueue.WorkloadEvicted, reason), done))
+		stop := func() error {
+			_, err := jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+			return err
+		}
+		err := stop()
+		expect.That(t, errors.Is(err, errOutdated), "The stop ended with %v", err)
+		wl := theWorkload(t, r.deps.client)
+		expect.That(t, !kueuelib.HasQuotaReservation(wl) && !kueuelib.IsAdmitted(wl) && wl.Status.Admission == nil && len(wl.Status.ReclaimablePods) == 0,
+			"It has quota, or pods that are done: %s", expect.JSON(t, wl.Status))
+		expect.Same(t, "It queues again at once", queues, apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadRequeued))
+		expect.NoError(t, stop())
+	}
 }
 
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.

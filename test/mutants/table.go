@@ -173,6 +173,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/multikueue.go",
 		bug("a remainder goes before the pods of a prebuilt Workload", "TestRemainderGoesWithItsLastPod", "append(view.Workloads, placeholder.Former(rest))", "view.Workloads"),
 
+		bug("a run in another cluster is charged without what was done in its former one", "TestQuotaGoesBackWithThePodsThatWereDone", "	waits.Status.ReclaimablePods = nil\n", ""),
 		bug("the quota of pods that are left is charged to nobody", "TestReleaseCopies", "if state.HoldsQuota(wl) && wl", "if !state.HoldsQuota(wl) && wl"),
 		bug("Kueue overwrites what a remainder is charged", "TestRemainderIsChargedOnceKueueHasJudgedIt", "judged := reserved != nil && reserved.Reason", "judged := reserved == nil || reserved.Reason"),
 		bug("what is charged for pods that are left goes before them", "TestRemainderGoesWithItsLastPod", "len(placeholder.PodsOf(rest, pods)) > 0", "len(placeholder.PodsOf(rest, pods)) == 0"),
