@@ -444,6 +444,7 @@ var mutants = slices.Concat(
 		bug("every TrainJob needs the manager", "TestConditions", "if !every {", "if every {"),
 	),
 	in("pkg/integration/write.go",
+		bug("the copy of a job that migrated is refused for its two entries, and quota is held in both clusters", "TestJobOfAnotherClusterGetsNoEntry", "|| !j.IsSuspended() || !j.manages {", "|| !j.IsSuspended() || j.ManagedExternally() || !j.manages {"),
 		bug("a JobSet that somebody keeps from being deleted keeps quota", "TestQuotaGoesWithoutTheGateInTheEnd", "refused && (long || ", "refused && (long && false || "),
 		bug("a job whose runtime was taken away keeps its quota", "TestQuotaGoesWhereTrainerRefusesTheGate", "long || j.jobSet() == nil && !jobclient.TrainerLags(err)", "long && jobclient.TrainerLags(err)"),
 		bug("a job that its user resumed is stopped before Trainer has answered", "TestStopOfAJobThatItsUserResumedAwaitsTrainer", "		j.deps.expectations.ExpectResume(&j.TrainJob)\n", ""),
