@@ -269,6 +269,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/ensurestarted.go",
 		bug("a job whose pods wait for their first one's node loses its quota", "TestLackOf", "exclusive && !selects && state", "exclusive && selects && state"),
 		bug("a job whose pods are gone, and refused to it, keeps its quota", "TestEnsureStartedAgain", "lack.live && ran", "lack.pods && ran", "again after its pods are gone gives its quota back"),
+		bug("a copy that cannot start keeps quota in both clusters", "TestEnsureStarted", "	if placeholder.IsCopy(wl) {\n		if err", "	if placeholder.IsCopy(wl) {\n		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}\n	}\n	if placeholder.IsCopy(wl) {\n		if err"),
 		bug("a job that runs is stopped because the cache of its JobSet stands still", "TestEnsureStarted", "if len(left) > 0 {", "if len(left) < 0 {"),
 		bug("a job that is admitted again is judged by its last admission", "TestEnsureStarted", "since: admittedAt(wl).Unix()}", "since: 0}"),
 		bug("a job that fails to start again and again keeps quota without a pod", "TestEnsureStarted", "if !j.decision.made ||", "if !j.decision.made || retryIn(j.decision.err) > 0 ||"),
