@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -241,7 +240,7 @@ const (
 // brings it there again. And it takes a Workload for over that an integration in a worker cluster
 // finished because the job was taken from there.
 func ensureDispatched(ctx context.Context, j *job) result {
-	if ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
+	if !j.ForMultiKueue() {
 		return result{}
 	}
 	for _, wl := range j.workloads() {
