@@ -5,6 +5,7 @@ package policies
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,15 @@ func TestExpressions(t *testing.T) {
 	}
 	ready := `phase: Running, conditions: [` + is("Ready") + `]`
 
+	labelled := func(labels int, more string) string {
+		text := `labels: {kueue.x-k8s.io/queue-name: q` + more
+		for i := range labels {
+			text += fmt.Sprintf(", l%d: a", i)
+		}
+		return text + `}`
+	}
+	const copied = `, kueue.x-k8s.io/multikueue-origin: m`
+
 	compiled := map[string]validating.Validator{}
 	for _, policy := range decoded(t) {
 		compiled[policy.Name] = validator(t, &policy)
@@ -107,6 +117,10 @@ func TestExpressions(t *testing.T) {
 		"one without a queue is orphaned":                         {policy: "trainjobs", old: trainJob(``, ``), options: orphans},
 		"one with the finalizer is deleted by a plain delete":     {policy: "trainjobs", old: trainJob(queued+`, finalizers: [orphan]`, ``), refused: "when it is orphaned"},
 		"the same with a policy, which goes before the finalizer": {policy: "trainjobs", old: trainJob(queued+`, finalizers: [orphan]`, ``), options: `{propagationPolicy: Background}`},
+		"one has as many labels as it may":                        {policy: "trainjobs", now: trainJob(labelled(63, ``), ``)},
+		"one has more":                                            {policy: "trainjobs", now: trainJob(labelled(64, ``), ``), refused: "it takes 64 labels"},
+		"a copy has what MultiKueue adds":                         {policy: "trainjobs", now: trainJob(labelled(63, copied+`, kueue.x-k8s.io/prebuilt-workload-name: w`), ``)},
+		"somebody takes one for a copy":                           {policy: "trainjobs", now: trainJob(labelled(67, copied), ``), refused: "it takes 64 labels"},
 		"one that runs gets what it did not have":                 {policy: "trainjobs", old: trainJob(queued, ``), now: trainJob(queued, `initializer: {}`), refused: "only spec.suspend may change"},
 		"one that runs loses what it had":                         {policy: "trainjobs", old: trainJob(queued, `initializer: {}`), now: trainJob(queued, ``), refused: "only spec.suspend may change"},
 		"one that runs is stopped as it changes":                  {policy: "trainjobs", old: trainJob(queued, ``), now: trainJob(queued, `suspend: true, initializer: {}`)},
@@ -189,6 +203,8 @@ func TestExpressions(t *testing.T) {
 		"one that is deleted is annotated":                    {policy: "workloads", old: workload(held+`, deletionTimestamp: "2026-01-01T00:00:00Z"`, ``, reserved), now: workload(held+`, deletionTimestamp: "2026-01-01T00:00:00Z", annotations: {a: b}`, ``, reserved), refused: "gives its quota back"},
 		"a Workload gets a higher priority":                   {policy: "workloads", old: workload(held, `priority: 1`, ``), now: workload(held, `priority: 2`, ``), refused: "its podSets, priority"},
 		"one for pods that are left is deactivated":           {policy: "workloads", old: workload(left, ``, ``), now: workload(left, `active: false`, ``), refused: "goes with the last of them"},
+		"a copy without an owner yet loses what says so":      {policy: "workloads", old: workload(`labels: {kueue.x-k8s.io/multikueue-origin: m}`, ``, ``), now: workload(`labels: {}`, ``, ``), refused: "are Kueue's"},
+		"it is annotated before":                              {policy: "workloads", old: workload(`labels: {kueue.x-k8s.io/multikueue-origin: m}`, ``, ``), now: workload(`labels: {kueue.x-k8s.io/multikueue-origin: m}, annotations: {a: b}`, ``, ``)},
 		"a copy loses the finalizer that keeps its quota":     {policy: "workloads", old: workload(controlled+`, finalizers: [kueue-trainer.dev/quota]`, ``, ``), now: workload(controlled, ``, ``), refused: "only Kueue and kueue-trainer make it"},
 		"a Workload that runs is annotated":                   {policy: "workloads", old: workload(held, ``, reserved), now: workload(held+`, annotations: {a: b}`, ``, reserved)},
 		"a Workload is made with a controller":                {policy: "workloads", now: workload(madeUp, ``, ``), refused: "only Kueue gives it a controller"},

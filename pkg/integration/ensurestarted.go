@@ -145,12 +145,16 @@ func because(what, refusal string) string {
 }
 
 // releaseQuota deletes the Workload, and with it the quota when the last pod is gone, and has
-// the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
+// the job wait before it queues again. One that somebody else made is deactivated. Where a copy is gone, MultiKueue gives the
+// quota in its own cluster back, too, and sends the job again, to whatever worker is free.
 func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) result {
 	if placeholder.IsCopy(wl) {
+		if err := j.deps.giveUpWorkload(ctx, wl); err != nil {
+			return ofError(err)
+		}
 		j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
-			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why)
-		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
+			"gives its quota back, could not start in %s, and MultiKueue sends it again: %s", lacking.Round(time.Second), why)
+		return result{}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		return ofError(deactivate(ctx, j, wl, fmt.Sprintf("could not start in %s", lacking.Round(time.Second)), why))

@@ -241,7 +241,7 @@ func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo
 		return stopped, err
 	}
 	letQuotaGo(ctx, j)
-	return stopped, nil
+	return stopped, forgetDone(ctx, j)
 }
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.

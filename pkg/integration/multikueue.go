@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -207,6 +206,23 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
+// forgetDone gives the quota of a job that was evicted from another cluster back, in one write with the list of pods that are
+// done there: the next cluster runs them again, and Kueue lets nobody shorten a list by which it has reserved quota.
+// jobframework would empty it a write later.
+func forgetDone(ctx context.Context, j *job) error {
+	wl := j.holdingQuota()
+	if wl == nil || !j.ManagedExternally() || !kueuelib.IsEvicted(wl) || len(wl.Status.ReclaimablePods) == 0 {
+		return nil
+	}
+	waits := wl.DeepCopy()
+	waits.Status.ReclaimablePods = nil
+	kueuelib.Unreserve(waits)
+	if err := j.deps.client.Status().Patch(ctx, waits, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("giving back the quota of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return errOutdated
+}
+
 // askedAgainAnnotation is on the Workload of a job that Kueue asks no worker cluster for: when we
 // last had it look again.
 const askedAgainAnnotation = "kueue-trainer.dev/dispatch-asked-again"
@@ -224,7 +240,7 @@ const (
 // brings it there again. And it takes a Workload for over that an integration in a worker cluster
 // finished because the job was taken from there.
 func ensureDispatched(ctx context.Context, j *job) result {
-	if ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
+	if !j.ForMultiKueue() {
 		return result{}
 	}
 	for _, wl := range j.workloads() {

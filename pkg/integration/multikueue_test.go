@@ -13,12 +13,14 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -118,6 +120,27 @@ func TestRunIsNotJudgedByWhatItsFormerClusterSaid(t *testing.T) {
 	judged(true, done)
 }
 
+// Once Kueue has reserved quota by a list of pods that are done, it lets nobody take any off it. The next cluster runs them
+// again.
+func TestQuotaGoesBackWithThePodsThatWereDone(t *testing.T) {
+	for reason, queues := range map[string]bool{kueue.WorkloadEvictedByAdmissionCheck: false, kueue.WorkloadEvictedByPreemption: true} {
+		stored, _ := suspendedJob()
+		done := func(wl *kueue.Workload) { wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}} }
+		r, _ := onStatuses(t, kit.Namespace("ns"), kit.With(stored, elsewhere), inttest.WorkloadOf(stored, giveQuota, kit.Is(kueue.WorkloadEvicted, reason), done))
+		stop := func() error {
+			_, err := jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+			return err
+		}
+		err := stop()
+		expect.That(t, errors.Is(err, errOutdated), "The stop ended with %v", err)
+		wl := theWorkload(t, r.deps.client)
+		expect.That(t, !kueuelib.HasQuotaReservation(wl) && !kueuelib.IsAdmitted(wl) && wl.Status.Admission == nil && len(wl.Status.ReclaimablePods) == 0,
+			"It has quota, or pods that are done: %s", expect.JSON(t, wl.Status))
+		expect.Same(t, "It queues again at once", queues, apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadRequeued))
+		expect.NoError(t, stop())
+	}
+}
+
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
 func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())
@@ -141,16 +164,17 @@ func TestDeletedWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 
 var evicted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 
-// What MultiKueue copies to a worker has to be the user's alone, at any time. Releases before this one gave it the gate,
-// which does no harm there.
+// What MultiKueue copies to a worker has to be the user's alone, at any time: an in-tree integration there adds an entry of the
+// same name, and the API server takes no two. The in-tree integration of this cluster gave it one, and older releases the gate.
 func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 	expect.Rows(t, map[string]func(*trainjob.TrainJob){
-		"of this release": nil, "with the gate of an older one": func(job *trainjob.TrainJob) { place(t, job, patch.Gated("node")) },
+		"of this release":               func(*trainjob.TrainJob) {},
+		"with the gate of an older one": func(job *trainjob.TrainJob) { place(t, job, patch.Gated("node")) },
+		"of the in-tree integration":    func(job *trainjob.TrainJob) { place(t, job) },
 	}, func(t *testing.T, change func(*trainjob.TrainJob)) {
 		stored, _ := suspendedJob()
 		r, _ := newReconciler(t, kit.With(stored, elsewhere, change))
 		r.deps.Defaults = servedDefaults(t)
-		patches := expect.JSON(t, storedJob(t, r).Spec.RuntimePatches)
 		for _, step := range []struct {
 			what      string
 			job       func(*trainjob.TrainJob)
@@ -170,7 +194,7 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 			// jobframework fails to give the quota back: the fake API server has no status of Workloads to write.
 			_, err := look(t, r, jobKey)
 			expect.NoError(t, client.IgnoreNotFound(err))
-			expect.Same(t, step.what+": unexpected patches", patches, expect.JSON(t, storedJob(t, r).Spec.RuntimePatches))
+			expect.Same(t, step.what+": it has an entry", false, r.deps.Field.Has(&storedJob(t, r).Spec))
 			expect.Same(t, step.what+": it is suspended", step.suspended, storedJob(t, r).Suspended())
 		}
 	})

@@ -33,9 +33,10 @@ func placed(j *job) bool {
 }
 
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
-// or changed while the webhook was away. One that another controller runs needs none.
+// or changed while the webhook was away. One that another controller runs loses our entry, which
+// the in-tree integration gave it.
 func ensureGate(ctx context.Context, j *job) result {
-	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() || !j.manages {
+	if !j.alive() || !j.IsSuspended() || !j.manages {
 		return result{}
 	}
 	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
@@ -107,7 +108,7 @@ func suspend(ctx context.Context, j *job, gate bool, reason string) error {
 	return nil
 }
 
-// gate brings our entry back to the gate, unless it is there.
+// gate brings our entry back to the gate, unless it is there, or away where another controller runs the job.
 func gate(ctx context.Context, j *job) error {
 	if j.unmanaged {
 		return nil
@@ -119,7 +120,9 @@ func gate(ctx context.Context, j *job) error {
 	if err := j.writeSpec(ctx, spec); err != nil {
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Set the admission gate")
+	if !j.ManagedExternally() {
+		ctrl.LoggerFrom(ctx).Info("Set the admission gate")
+	}
 	return nil
 }
 

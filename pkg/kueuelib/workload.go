@@ -88,6 +88,15 @@ func EvictToDeactivate(
 	return workloadevict.Evict(ctx, c, recorder, wl, kueue.WorkloadDeactivated, message, kueue.EvictionUnderlyingCause(cause), clock.RealClock{}, ofQueue, nil, labels)
 }
 
+// Unreserve takes its quota from an evicted Workload, as jobframework does when the job has stopped.
+func Unreserve(wl *kueue.Workload) {
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	again := evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures
+	workload.SetRequeuedCondition(wl, evicted.Reason, evicted.Message, again)
+	reason := workload.UnadmittedWorkloadReasonWithFallback(kueue.WorkloadQuotaReservedReasonPendingEvaluation, kueue.WorkloadPending)
+	workload.UnsetQuotaReservationWithCondition(wl, reason, evicted.Message, time.Now())
+}
+
 // RanFor returns how long wl ran since its last admission, at least a second; false unless its job has succeeded or failed.
 func RanFor(wl *kueue.Workload) (time.Duration, bool) {
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)

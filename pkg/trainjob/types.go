@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // GVK is the one kind and version that every release of Trainer 2 serves.
@@ -108,6 +109,11 @@ func (t *TrainJob) Suspended() bool {
 // it does for the jobs that MultiKueue runs in other clusters; absent means Trainer.
 func (t *TrainJob) ManagedExternally() bool {
 	return t.Spec.ManagedBy != nil && *t.Spec.ManagedBy != ControllerName
+}
+
+// ForMultiKueue reports whether MultiKueue runs the job in another cluster.
+func (t *TrainJob) ForMultiKueue() bool {
+	return t.Spec.ManagedBy != nil && *t.Spec.ManagedBy == kueue.MultiKueueControllerName
 }
 
 // Finished reports whether the job is complete or has failed (trainer.kubeflow.org/v1alpha1).

@@ -121,6 +121,8 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	Eventually(ctx, s.Get).WithArguments(client.ObjectKey{Namespace: s.Namespace, Name: "kube-root-ca.crt"}, &owner).Should(Succeed())
 	owned := s.plantedWorkload(*metav1.NewControllerRef(&owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")))
 	owned.Name, owned.Spec.QueueName, owned.Spec.Priority = "owned", "", new(int32(2147483647))
+	copied := kit.With(s.plantedWorkload(), kit.Copied)
+	copied.Name, copied.Spec.QueueName = "copied", ""
 	booster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name("booster")}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"workloads"}, Verbs: []string{"get", "list", "patch", "watch"}}}}
 	s.Make(ctx, booster, kit.ClusterRoleBinding(booster.Name, booster.Name, kit.User(priorityBooster)))
@@ -144,7 +146,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	unbound := anyPod().Spec
 	unbound.SchedulerName = "nobody"
 	// The next spec waits for pods and Workloads to be gone before all else goes.
-	for _, obj := range []client.Object{owned, rest, onSilent, s.likePod(cutName), s.likePod("sized"), s.gatedPod("gated"),
+	for _, obj := range []client.Object{owned, copied, rest, onSilent, s.likePod(cutName), s.likePod("sized"), s.gatedPod("gated"),
 		&corev1.Pod{ObjectMeta: s.meta("plain"), Spec: unbound}} {
 		s.Make(ctx, obj)
 		DeferCleanup(func(ctx context.Context) { Expect(s.Delete(ctx, obj, client.GracePeriodSeconds(0))).To(Succeed()) })

@@ -358,6 +358,8 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		}),
 		"prepare a Workload that looks like MultiKueue's": denied("are Kueue's",
 			createsWorkload(func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"} })),
+		"take a Workload without an owner from MultiKueue": denied("are Kueue's",
+			patches(&kueue.Workload{}, "copied", `{"metadata":{"labels":null}}`)),
 		"take a Workload of the highest priority from the owner that it has": denied("nobody takes it from its controller", patches(&kueue.Workload{}, "owned", dropOwner)),
 		"boost a TrainJob":                  denied("by label kueue.x-k8s.io/priority-class", ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)),
 		"take a Workload from its TrainJob": denied("change the TrainJob", ofWorkload("runs", dropOwner)),

@@ -141,11 +141,6 @@ func (f Flags) inContext(name string) Flags {
 	return Flags{other}
 }
 
-// ForMultiKueue reports whether MultiKueue runs a TrainJob in another cluster.
-func ForMultiKueue(job *trainjob.TrainJob) bool {
-	return ptr.Deref(job.Spec.ManagedBy, "") == kueue.MultiKueueControllerName
-}
-
 // Assigned is the worker that has a TrainJob of a manager cluster, by its Workload there; empty
 // while none has. It stays the one that had it when the TrainJob has ended.
 func Assigned(wl *kueue.Workload) string {

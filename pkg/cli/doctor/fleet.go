@@ -134,7 +134,7 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 			continue
 		}
 		job, copied := inventory.Find(f.TrainJobs, wl.Namespace, owner.Name), inventory.Find(there.TrainJobs, wl.Namespace, owner.Name)
-		if job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !cluster.ForMultiKueue(job) {
+		if job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
 			continue
 		}
 		if err := at.Check(copied, wl.Name); err != nil {
@@ -166,7 +166,7 @@ func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		queue := f.LocalQueue(job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel]))
-		if cluster.ForMultiKueue(job) && !job.Finished() && queue != nil && f.leadsTo(queue, worker) {
+		if job.ForMultiKueue() && !job.Finished() && queue != nil && f.leadsTo(queue, worker) {
 			found = append(found, job)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -43,7 +42,7 @@ func Chain(f *Facts) []Link {
 		return []Link{{Kind: "TrainJob", Name: f.Job.Name, State: "Missing", WaitsFor: "MultiKueue to copy it"}, workloadLink(f)}
 	}
 	made := jobSetLinks
-	if cluster.ForMultiKueue(f.Job) && f.JobSet == nil {
+	if f.Job.ForMultiKueue() && f.JobSet == nil {
 		made = workerLinks
 	}
 	return slices.Concat([]Link{trainJobLink(f), workloadLink(f)}, made(f))

@@ -116,7 +116,7 @@ const labelRemedy = "name a LocalQueue of its namespace in label kueue.x-k8s.io/
 
 // managedElsewhere is for a job that neither Trainer runs nor, by way of Kueue, MultiKueue.
 func managedElsewhere(f *Facts) *State {
-	if !f.Job.ManagedExternally() || cluster.ForMultiKueue(f.Job) && (f.Workload != nil || f.queueName() != "") {
+	if !f.Job.ManagedExternally() || f.Job.ForMultiKueue() && (f.Workload != nil || f.queueName() != "") {
 		return nil
 	}
 	return &State{Phase: NotManaged, Reason: "ManagedElsewhere",

@@ -15,7 +15,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
@@ -48,7 +47,7 @@ func reserving(f *Facts) *State {
 		}
 		waits = append(waits, text)
 	}
-	if len(waits) == 1 && !refused && s.Remedy == "" && cluster.ForMultiKueue(f.Job) && s.Since != nil && f.overdue(*s.Since) {
+	if len(waits) == 1 && !refused && s.Remedy == "" && f.Job.ForMultiKueue() && s.Since != nil && f.overdue(*s.Since) {
 		s.Reason, s.Stuck = "NotDispatched", true
 		s.Remedy = "see that a worker cluster is connected: kubectl get multikueueclusters"
 		waits[0] += ", and Kueue has asked no worker cluster"

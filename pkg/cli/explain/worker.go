@@ -36,7 +36,7 @@ type Worker struct {
 // Dispatched names the workers of a job of MultiKueue: the one that has it, or those that may
 // admit it.
 func (f *Facts) Dispatched() (assigned string, nominated []string) {
-	if !cluster.ForMultiKueue(f.Job) || f.Workload == nil || f.Job.Finished() || kueuelib.IsFinished(f.Workload) ||
+	if !f.Job.ForMultiKueue() || f.Workload == nil || f.Job.Finished() || kueuelib.IsFinished(f.Workload) ||
 		!kueuelib.IsActive(f.Workload) || !kueuelib.HasQuotaReservation(f.Workload) || f.condition(kueue.WorkloadEvicted) != nil {
 		return "", nil
 	}

@@ -139,7 +139,7 @@ func rowOf(f *explain.Facts) TrainJob {
 	if f.Workload != nil {
 		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, f.Assigned()
 	}
-	if cluster.ForMultiKueue(f.Job) {
+	if f.Job.ForMultiKueue() {
 		row.elsewhere(f)
 	}
 	if !f.Saw(workloads) && f.Workload == nil && row.Queue != "" {

@@ -82,7 +82,7 @@ func (l *looker) look(ctx context.Context) (sight, error) {
 	}
 	l.uid = string(job.UID)
 	at, made, now := l.here, job, sight{over: job.Finished()}
-	if cluster.ForMultiKueue(job) {
+	if job.ForMultiKueue() {
 		if made, now.nothing, err = l.copyOf(ctx, job); made == nil || err != nil {
 			return now, err
 		}

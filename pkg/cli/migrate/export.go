@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -78,7 +77,7 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 // as well: who suspended those is their user.
 func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
 	spec, _ := u.Object["spec"].(map[string]any)
-	if ptr.Deref(job.Spec.ManagedBy, "") == kueue.MultiKueueControllerName {
+	if job.ForMultiKueue() {
 		delete(spec, "managedBy")
 		delete(spec, "suspend")
 	}

@@ -107,7 +107,7 @@ func progressOf(f *explain.Facts) progress {
 			step{"admitted", named("flavor", strings.Join(f.Assigned(), ", "))})
 	}
 	last := step{"pods running", s.Message}
-	if cluster.ForMultiKueue(f.Job) {
+	if f.Job.ForMultiKueue() {
 		last.name = "in a worker"
 	}
 	p.steps = append(p.steps, last)

@@ -73,7 +73,7 @@ func (f *Facts) pickEvents(all []corev1.Event, begun time.Time, copied *kueue.Wo
 // lookInto reads what was made of a job in the workers that MultiKueue gave it to. What is wrong
 // with a worker is part of the facts.
 func lookInto(ctx context.Context, workers *cluster.Workers, f *Facts) {
-	if !cluster.ForMultiKueue(f.Job) {
+	if !f.Job.ForMultiKueue() {
 		return
 	}
 	for i := range f.Workloads {

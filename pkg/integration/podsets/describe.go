@@ -172,11 +172,13 @@ func (d *Describer) Render(ctx context.Context, job *trainjob.TrainJob) (*jobset
 }
 
 // Gated returns the spec of job with our part as it is while job waits for admission, and
-// whether that is a change. A job that another controller runs waits as it is: Trainer makes
+// whether that is a change. A job that another controller runs waits without: Trainer makes
 // nothing of it in this cluster, and in the other one our part would be in the way.
 func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec trainjob.Spec, changed bool, err error) {
+	spec = job.DeepCopy().Spec
 	if job.ManagedExternally() {
-		return job.DeepCopy().Spec, false, nil
+		d.Field.Drop(&spec)
+		return spec, d.Field.Has(&job.Spec), nil
 	}
 	names, err := d.replicatedJobs(ctx, job)
 	if err != nil {
@@ -186,7 +188,6 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 	for _, name := range names {
 		placements = append(placements, patch.Gated(name))
 	}
-	spec = job.DeepCopy().Spec
 	changed, err = d.Field.Set(&spec, placements)
 	return spec, changed, err
 }

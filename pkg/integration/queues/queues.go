@@ -156,7 +156,7 @@ func (q *Queues) LeadsToMultiKueue(ctx context.Context, namespace, queue string)
 // Reachable returns ErrNoOtherCluster for a TrainJob that waits for MultiKueue in a queue
 // that surely leads to no other cluster: quota there would be for nothing.
 func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
-	if ptr.Deref(t.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
+	if !t.ForMultiKueue() {
 		return nil
 	}
 	queue := string(jobframework.QueueNameForObject(t))
