@@ -12,6 +12,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -159,6 +160,9 @@ func TestFlagsThatSayNothing(t *testing.T) {
 		"--nodes and --gpus-per-node are 1 or more":             {"--nodes", "-1"},
 		"--forecast and --dry-run=client: the cluster is not":   {"--forecast"},
 		"--nodes=0: no pod would run; name 1 or more, or leave": {"--nodes", "0", "--gpus-per-node", "0"},
+		// Nothing is created that could not be printed.
+		"unable to match a printer": {"--dry-run=none", "-o", "wide"},
+		"unterminated array":        {"--dry-run=none", "-o", "jsonpath={.spec[}"},
 	} {
 		_, err := dryRun(t, args...)
 		expect.Says(t, err, says)
@@ -168,6 +172,7 @@ func TestFlagsThatSayNothing(t *testing.T) {
 func dryRun(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	flags.APIServer = ptr.To("http://127.0.0.1:1")
 	return kit.Run(t, NewCommand, flags, "", append([]string{"a", "--runtime", "torch", "--dry-run", "client"}, args...)...)
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -66,6 +67,7 @@ type command struct {
 	running  outlook.Flags
 
 	printing *genericclioptions.PrintFlags
+	printer  printers.ResourcePrinter
 	flags    cluster.Flags
 	streams  genericiooptions.IOStreams
 }
@@ -163,6 +165,13 @@ func (c *command) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err = c.printing.Complete("%s" + map[string]string{"client": " (dry run)", "server": " (server dry run)"}[c.dryRun]); err != nil {
+		return err
+	}
+	// Before anything is created: it might be in no format that there is.
+	if c.printer, err = c.printing.ToPrinter(); err != nil {
+		return err
+	}
 	if c.namespace, err = c.flags.InNamespace(false); err != nil {
 		return err
 	}
@@ -208,7 +217,7 @@ func (c *command) printUnasked() error {
 	if err != nil {
 		return err
 	}
-	return c.print(u, " (dry run)")
+	return c.printer.PrintObj(u, c.streams.Out)
 }
 
 // create looks at what the TrainJob refers to, creates it, and prints it.
@@ -218,14 +227,14 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 		return nil, err
 	}
 	// Strict: a field that is dropped without a word would make another job.
-	create, suffix := []client.CreateOption{client.FieldValidation(metav1.FieldValidationStrict)}, ""
+	create := []client.CreateOption{client.FieldValidation(metav1.FieldValidationStrict)}
 	if c.dryRun == "server" {
-		create, suffix = append(create, client.DryRunAll), " (server dry run)"
+		create = append(create, client.DryRunAll)
 	}
 	// What the API server, or a webhook, finds wrong has an exit code of its own.
 	switch err := api.Create(ctx, u, create...); {
 	case err == nil:
-		return u, c.print(u, suffix)
+		return u, c.printer.PrintObj(u, c.streams.Out)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request"):
 		return nil, exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
 	default:
@@ -274,15 +283,4 @@ func (c *command) foresee(ctx context.Context, api client.Client, u *unstructure
 		return
 	}
 	fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
-}
-
-func (c *command) print(u *unstructured.Unstructured, suffix string) error {
-	if err := c.printing.Complete("%s" + suffix); err != nil {
-		return err
-	}
-	printer, err := c.printing.ToPrinter()
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(u, c.streams.Out)
 }
