@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -31,6 +32,7 @@ type follower struct {
 	client      client.WithWatch
 	out, errOut io.Writer
 	job         client.ObjectKey
+	uid         types.UID
 }
 
 // follow shows how far the TrainJob comes. It ends when its pods run, with an error when
@@ -55,10 +57,10 @@ func (f *follower) follow(ctx context.Context) error {
 	return err
 }
 
-// look reads what there is; nil where the TrainJob is gone.
+// look reads what there is; nil where the TrainJob is gone, though another one has its name.
 func (f *follower) look(ctx context.Context) (*explain.Facts, error) {
 	job, err := cluster.TrainJob(ctx, f.client, f.job.Namespace, f.job.Name)
-	if errors.Is(err, cluster.ErrNoTrainJob) {
+	if errors.Is(err, cluster.ErrNoTrainJob) || err == nil && job.UID != f.uid {
 		return nil, nil
 	}
 	if err != nil {

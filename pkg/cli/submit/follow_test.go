@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -105,6 +106,12 @@ func textOf(p progress) string {
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s %s: %s", mark, s.name, detail), ": "))
 	}
 	return strings.TrimSpace(strings.Join(append(lines, p.failure), "\n"))
+}
+
+func TestAnotherTrainJobOfTheName(t *testing.T) {
+	next := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "next"}}
+	f := &follower{client: kit.Fake(kit.Scheme(trainjob.AddToScheme), next).Build(), job: client.ObjectKeyFromObject(next), uid: "uid"}
+	expect.That(t, expect.Must(f.look(t.Context()))(t) == nil, "The TrainJob is there, and not deleted")
 }
 
 func TestDisplay(t *testing.T) {

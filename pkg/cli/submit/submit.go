@@ -197,7 +197,7 @@ func (c *command) run(ctx context.Context) error {
 	if *c.printing.OutputFormat != "" {
 		out = c.streams.ErrOut
 	}
-	return (&follower{client: api, out: out, errOut: c.streams.ErrOut, job: client.ObjectKeyFromObject(u)}).follow(ctx)
+	return (&follower{client: api, out: out, errOut: c.streams.ErrOut, job: client.ObjectKeyFromObject(u), uid: u.GetUID()}).follow(ctx)
 }
 
 // outside reports whether a TrainJob that the API server has taken runs outside of all quotas: a default queue stands in it by
