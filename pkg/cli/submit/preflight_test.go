@@ -4,19 +4,24 @@ package submit
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -107,6 +112,22 @@ func TestOutside(t *testing.T) {
 		"no queue":                        {In: map[string]any{}, Want: true},
 		"no queue, and Kueue manages it":  {In: map[string]any{"spec": map[string]any{"suspend": true}}},
 		"a queue, asked for or a default": {In: map[string]any{"metadata": map[string]any{"labels": map[string]any{kit.QueueLabel: "gpus"}}}},
+	})
+}
+
+func TestWhatTheAPIServerRefuses(t *testing.T) {
+	kind := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
+	expect.Answers(t, func(in error) int {
+		c := &command{request: request{name: "a", namespace: "ns", runtime: "torch"}, streams: genericiooptions.NewTestIOStreamsDiscard()}
+		_, err := c.create(t.Context(), kit.Writes(newClient(true), func(kit.Write) error { return in }))
+		return exit.Code(err)
+	}, map[string]expect.Row[error, int]{
+		"a field":               {In: apierrors.NewInvalid(trainjob.GVK.GroupKind(), "a", nil), Want: exit.Findings},
+		"a quota of objects":    {In: apierrors.NewForbidden(kind, "a", errors.New("exceeded quota: jobs")), Want: exit.Findings},
+		"a policy":              {In: apierrors.NewForbidden(kind, "a", errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no")), Want: exit.Findings},
+		"a webhook":             {In: errors.New(`admission webhook "w" denied the request: no`), Want: exit.Findings},
+		"who lacks a right":     {In: apierrors.NewForbidden(kind, "a", errors.New(`User "u" cannot create resource "trainjobs" in API group "trainer.kubeflow.org" in the namespace "ns"`)), Want: exit.Failed},
+		"because it is so busy": {In: apierrors.NewTooManyRequests("later", 1), Want: exit.Failed},
 	})
 }
 

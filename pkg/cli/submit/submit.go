@@ -231,11 +231,11 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	if c.dryRun == "server" {
 		create = append(create, client.DryRunAll)
 	}
-	// What the API server, or a webhook, finds wrong has an exit code of its own.
+	// What the API server, a quota, a policy or a webhook finds wrong has an exit code of its own. A webhook may answer with any.
 	switch err := api.Create(ctx, u, create...); {
 	case err == nil:
 		return u, c.printer.PrintObj(u, c.streams.Out)
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request"):
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !cluster.ForRights(err) || strings.Contains(err.Error(), "denied the request"):
 		return nil, exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
 	default:
 		return nil, fmt.Errorf("creating the TrainJob: %w", err)
