@@ -187,7 +187,7 @@ func (r *request) givenPatch() (map[string]any, error) {
 		return given, nil
 	}
 	data := []byte(r.patch)
-	if !strings.ContainsAny(r.patch, "{\n:") {
+	if !strings.ContainsAny(r.patch, "{\n") && !strings.Contains(r.patch, "trainingRuntimeSpec:") {
 		var err error
 		if data, err = os.ReadFile(r.patch); err != nil {
 			return nil, fmt.Errorf("--runtime-patch: %w", err)

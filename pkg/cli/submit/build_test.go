@@ -129,6 +129,8 @@ func TestRefusals(t *testing.T) {
 		"half a topology":                         {request: request{topology: "rack"}, says: "write required=LEVEL or preferred=LEVEL"},
 		"a topology that the patch has":           {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, "mine", "kueue.x-k8s.io/podset-required-topology", 1)}, says: "leave one of them out"},
 		"a patch in no file":                      {request: request{patch: "no-such-file"}, says: "--runtime-patch: open no-such-file"},
+		"a patch in no file of Windows":           {request: request{patch: `C:\no-such-file`}, says: `--runtime-patch: open C:\no-such-file`},
+		"a patch of one line":                     {request: request{patch: "trainingRuntimeSpec: []"}, says: "spec.runtimePatches[0]", code: exit.Findings},
 		"a patch with a manager":                  {request: request{patch: "{manager: a.b/c}"}, says: "it has manager"},
 		"a patch of nothing":                      {request: request{patch: "{}"}, says: "what follows a manager in spec.runtimePatches"},
 		"a command for a runtime with its own":    {request: request{command: []string{"x"}}, builtin: true, says: "runtime torch brings a trainer"},
