@@ -217,14 +217,18 @@ func wrapped(head, text string, width int) []string {
 		lines, indent = append(lines, strings.TrimRight(head, " ")), "  "
 		line = indent
 	}
+	room := max(width-utf8.RuneCountInString(indent)-1, 1)
 	for word := range strings.FieldsSeq(text) {
-		if words > 0 && utf8.RuneCountInString(line+" "+word) >= width {
-			lines, line, words = append(lines, line), indent, 0
+		// What is too long for a line goes on several.
+		for part := range slices.Chunk([]rune(word), room) {
+			if words > 0 && utf8.RuneCountInString(line)+1+len(part) >= width {
+				lines, line, words = append(lines, line), indent, 0
+			}
+			if words > 0 {
+				line += " "
+			}
+			line, words = line+string(part), words+1
 		}
-		if words > 0 {
-			line += " "
-		}
-		line, words = line+word, words+1
 	}
 	return append(lines, strings.TrimRight(line, " "))
 }

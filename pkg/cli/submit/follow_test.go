@@ -146,6 +146,9 @@ func TestDisplay(t *testing.T) {
 				"\x1b[4A\x1b[J✓ submitted          0.0s\n✓ queued             1.0s  LocalQueue q\n✓ quota reserved     2.0s  no quota at all, for\n                           a long time\n"},
 		"a narrow terminal": {width: 30, shown: []progress{steps(2)},
 			want: "✓ submitted          0.0s\n✓ queued             0.0s\n  LocalQueue q\n… quota reserved\n  no quota at all, for a long\n  time\n"},
+		"a word that is longer than the line": {width: 48, shown: []progress{waiting("no " + strings.Repeat("x", 45))},
+			want: "✓ submitted          0.0s\n✓ queued             0.0s  LocalQueue q\n… quota reserved           no\n" +
+				strings.Repeat("                           xxxxxxxxxxxxxxxxxxxx\n", 2) + "                           xxxxx\n"},
 		"a step that is never reached": {width: 80, shown: []progress{steps(1), failed},
 			want: "✓ submitted          0.0s\n… queued                   LocalQueue q\n  quota reserved\n\x1b[3A\x1b[J" +
 				"✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n"},
