@@ -22,14 +22,23 @@ import (
 type podTimes struct {
 	name, job string
 	at        map[milestone]time.Time
+	// startable is when containers could start that are restarted so often that the pod does not tell of their first start.
+	startable time.Time
 }
 
-// podSteps tells of the pods of each Job and run together: there may be a thousand.
+// podSteps tells of the pods of each Job and run together: there may be a thousand. Those that take the place of others are
+// told of apart: the run does not wait for them.
 func podSteps(f *Facts) []Step {
-	groups := map[string][]podTimes{}
+	groups, tries := map[string][]podTimes{}, map[string]int{}
 	var order []string
 	for _, pod := range podsOf(f) {
-		key := fmt.Sprintf("%s %d", pod.job, run(f, pod.at[podsMade]))
+		n, place := run(f, pod.at[podsMade]), pod.name
+		if random := ofJob.FindStringSubmatch(strings.TrimPrefix(pod.name, pod.job)); random != nil {
+			place = strings.TrimSuffix(place, random[1])
+		}
+		place = fmt.Sprintf("%s %d", place, n)
+		key := fmt.Sprintf("%s %d %d", pod.job, n, tries[place])
+		tries[place]++
 		if groups[key] == nil {
 			order = append(order, key)
 		}
@@ -117,6 +126,7 @@ func podsOf(f *Facts) []podTimes {
 	var pods []podTimes
 	for _, p := range known {
 		if p.job != "" {
+			p.at[podsRun] = later(p.at[podsRun], p.startable)
 			pods = append(pods, *p)
 		}
 	}
@@ -136,7 +146,7 @@ func (p *podTimes) note(m milestone, e *corev1.Event) {
 }
 
 // ofJob is what the Job controller puts behind a Job's name: index and five random characters.
-var ofJob = regexp.MustCompile(`^-\d+-[a-z0-9]{5}$`)
+var ofJob = regexp.MustCompile(`^-\d+(-[a-z0-9]{5})$`)
 
 // jobOf finds the Job of a pod by its label where it is there, and by its name,
 // JOB-INDEX-RANDOM, where it is gone; empty for the pods of others.
@@ -156,17 +166,28 @@ func jobOf(f *Facts, name string) string {
 
 func (p *podTimes) read(pod *corev1.Pod) {
 	p.at[podsMade] = pod.CreationTimestamp.Time
+	since := map[corev1.PodConditionType]time.Time{}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			p.at[podsBound] = c.LastTransitionTime.Time
+		if c.Status == corev1.ConditionTrue {
+			since[c.Type] = c.LastTransitionTime.Time
 		}
 	}
+	p.at[podsBound] = since[corev1.PodScheduled]
 	for _, status := range pod.Status.ContainerStatuses {
-		if s := status.State.Running; s != nil {
-			p.at[podsRun] = later(p.at[podsRun], s.StartedAt.Time)
-		}
 		if s := status.State.Terminated; s != nil {
-			p.at[podsRun], p.at[podsEnded] = later(p.at[podsRun], s.StartedAt.Time), later(p.at[podsEnded], s.FinishedAt.Time)
+			p.at[podsEnded] = later(p.at[podsEnded], s.FinishedAt.Time)
+		}
+		first := status.State
+		if status.RestartCount == 1 {
+			first = status.LastTerminationState
+		}
+		switch {
+		case status.RestartCount > 1 || status.RestartCount == 1 && first.Terminated == nil:
+			p.startable = since[corev1.PodInitialized]
+		case first.Running != nil:
+			p.at[podsRun] = later(p.at[podsRun], first.Running.StartedAt.Time)
+		case first.Terminated != nil:
+			p.at[podsRun] = later(p.at[podsRun], first.Terminated.StartedAt.Time)
 		}
 	}
 }

@@ -279,6 +279,50 @@ func TestPodsTogether(t *testing.T) {
 	expect.Same(t, "Unexpected steps", []string{"made them", "started 1 of them", "ended 1 of them"}, lines)
 }
 
+// TestRestartsInPlace has a pod run from its first start on, as far as one is told of.
+func TestRestartsInPlace(t *testing.T) {
+	over := func(start, end int) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: at(start), FinishedAt: at(end)}}
+	}
+	status := func(restarts int32, last, now corev1.ContainerState) func(*Facts) {
+		return func(f *Facts) {
+			f.Pods[0].Status = corev1.PodStatus{
+				Conditions:        []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: at(43)}},
+				ContainerStatuses: []corev1.ContainerStatus{{RestartCount: restarts, LastTerminationState: last, State: now}},
+			}
+		}
+	}
+	told := func(f *Facts) { f.Events = append(f.Events, event("Pod", "llm-node-0-0-00new", "Started", "", 46000)) }
+	expect.Answers(t, func(in []func(*Facts)) (starts []string) {
+		for _, s := range Of(kit.With(complete(), in...)).Steps {
+			if s.milestone == podsRun {
+				starts = append(starts, after(begin, s.Time))
+			}
+		}
+		return starts
+	}, map[string]expect.Row[[]func(*Facts), []string]{
+		"none":                                  {In: []func(*Facts){status(0, corev1.ContainerState{}, over(45, 59))}, Want: []string{"10s", "45s"}},
+		"one":                                   {In: []func(*Facts){status(1, over(45, 50), over(51, 59))}, Want: []string{"10s", "45s"}},
+		"one that is due":                       {In: []func(*Facts){status(1, over(45, 50), corev1.ContainerState{})}, Want: []string{"10s", "45s"}},
+		"one, and the pod has lost how it was":  {In: []func(*Facts){status(1, corev1.ContainerState{}, over(51, 59))}, Want: []string{"10s", "43s"}},
+		"more":                                  {In: []func(*Facts){status(3, over(53, 54), over(55, 59))}, Want: []string{"10s", "43s"}},
+		"more, and an event tells of the first": {In: []func(*Facts){status(3, over(53, 54), over(55, 59)), told}, Want: []string{"10s", "46s"}},
+	})
+}
+
+func TestPodsThatTakeThePlaceOfOthers(t *testing.T) {
+	expect.Rows(t, map[string]corev1.PodStatus{"and run": *complete().Pods[0].Status.DeepCopy(), "and do not run yet": {}}, func(t *testing.T, status corev1.PodStatus) {
+		f := complete()
+		next := f.Pods[0].DeepCopy()
+		next.Name, next.CreationTimestamp, next.Status = "llm-node-0-0-next1", at(50), *status.DeepCopy()
+		if len(status.ContainerStatuses) > 0 {
+			next.Status.ContainerStatuses[0].State.Terminated.StartedAt = at(55)
+		}
+		f.Pods = append(f.Pods, *next)
+		expect.Same(t, "Unexpected spans", spent(Of(complete())), spent(Of(f)))
+	})
+}
+
 func TestSVG(t *testing.T) {
 	f := complete()
 	f.Events[1].Message = "<script>&\"\x1b"
