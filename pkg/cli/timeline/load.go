@@ -27,7 +27,10 @@ import (
 // Workload that MultiKueue made this one's for; nil for a job of this cluster.
 func factsOf(s *explain.Snapshot, job *trainjob.TrainJob, begun time.Time, copied *kueue.Workload) *Facts {
 	hasEntry := patch.Of(trainjob.Trainer21).Has(&job.Spec) || patch.Of(trainjob.Trainer23).Has(&job.Spec)
-	f := &Facts{Now: s.Now, Job: job, Gated: hasEntry && (copied != nil || job.Labels[kueueconstants.QueueLabel] != ""), Unseen: s.Unseen, Jobs: s.Jobs, Pods: s.Pods}
+	f := &Facts{Now: s.Now, Job: job, Gated: hasEntry && (copied != nil || job.Labels[kueueconstants.QueueLabel] != ""), Unseen: s.Unseen}
+	former := func(made metav1.Time) bool { return made.Time.Before(job.CreationTimestamp.Time) }
+	f.Jobs = slices.DeleteFunc(s.Jobs, func(child batchv1.Job) bool { return former(child.CreationTimestamp) })
+	f.Pods = slices.DeleteFunc(s.Pods, func(pod corev1.Pod) bool { return former(pod.CreationTimestamp) })
 	f.Workloads = slices.DeleteFunc(s.Workloads, func(wl kueue.Workload) bool { return !state.IsControlledBy(&wl, job) })
 	for i := range s.JobSets {
 		if state.IsControlledBy(&s.JobSets[i], job) {

@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -367,6 +368,20 @@ func TestPodsOfOthers(t *testing.T) {
 	want := Of(f).Steps
 	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
 	expect.Same(t, "Unexpected steps of another TrainJob", want, Of(f).Steps, cmp.AllowUnexported(Step{}))
+}
+
+// TestPodsOfAFormerTrainJob is about one of the same name, whose Jobs are not all gone yet.
+func TestPodsOfAFormerTrainJob(t *testing.T) {
+	f := complete()
+	s := &explain.Snapshot{Around: explain.Around{Now: f.Now}, Jobs: slices.Clone(f.Jobs), Pods: slices.Clone(f.Pods)}
+	former := s.Jobs[0].DeepCopy()
+	former.Name, former.CreationTimestamp = "llm-launcher-0", at(-60)
+	pod := s.Pods[0].DeepCopy()
+	pod.Name, pod.CreationTimestamp = "llm-launcher-0-0-00old", at(-50)
+	s.Jobs, s.Pods = append(s.Jobs, *former), append(s.Pods, *pod)
+	got := factsOf(s, f.Job, f.Job.CreationTimestamp.Time, nil)
+	expect.Same(t, "Unexpected Jobs", f.Jobs, got.Jobs)
+	expect.Same(t, "Unexpected pods", f.Pods, got.Pods)
 }
 
 // A worker that was lost had the job before.
