@@ -180,6 +180,9 @@ func (o *options) tell(l List) {
 func (o *options) print(l List) error {
 	switch {
 	case show.ForMachines(o.output):
+		if o.watching != nil && o.output == show.YAML {
+			fmt.Fprintln(o.streams.Out, "---")
+		}
 		return show.Encode(o.streams.Out, o.output, l)
 	case o.output == "name":
 		for i := range l.TrainJobs {

@@ -12,11 +12,13 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
@@ -179,6 +181,16 @@ func TestNotAll(t *testing.T) {
 		"neither is whose they are":       {In: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
 		"of another kind, more than that": {In: []Unseen{{configMaps, []string{"reason", "user"}}}, Want: exit.Unseen},
 	})
+}
+
+// TestDocuments has a list that is followed be a stream of YAML.
+func TestDocuments(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	o := &options{streams: streams, output: show.YAML}
+	expect.NoError(t, o.print(List{}))
+	o.watching = &follow.Watching{}
+	expect.NoError(t, o.print(List{}))
+	expect.Same(t, "Unexpected documents", "trainJobs: null\n---\ntrainJobs: null\n", out.String())
 }
 
 func TestNews(t *testing.T) {
