@@ -278,11 +278,13 @@ func TestManagedBy(t *testing.T) {
 	type row struct {
 		objects     []client.Object
 		object, old string
+		served      trainjob.TrainerVersion
 		refused     bool
 	}
 	expect.Rows(t, map[string]row{
 		"a queue without checks":                        {objects: here, object: inQueue(away), refused: true},
 		"a queue with MultiKueue":                       {objects: there, object: inQueue(away)},
+		"a queue with MultiKueue, Trainer 2.2":          {objects: there, object: inQueue(away), served: trainjob.Trainer22, refused: true},
 		"a LocalQueue that is not there":                {object: inQueue(away)},
 		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer))},
 		"no queue":                                      {objects: here, object: inttest.Manifest(``, away)},
@@ -294,6 +296,7 @@ func TestManagedBy(t *testing.T) {
 		"a label of a job that is there":      {objects: here, object: inQueue(away, `"a":"b"`), old: inQueue(away)},
 	}, func(t *testing.T, tc row) {
 		_, v := newHandlers(t, tc.objects...)
+		v.Trainer = testenv.Served(t, cmp.Or(tc.served, trainjob.Trainer23))
 		response := v.Handle(t.Context(), request("user", tc.object, tc.old))
 		expect.That(t, response.Allowed != tc.refused && (!tc.refused || response.Result.Code == 422 && strings.Contains(response.Result.Message, "spec.managedBy")),
 			"allowed: %t, %v", response.Allowed, response.Result)
