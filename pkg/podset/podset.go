@@ -115,7 +115,7 @@ func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 
 // effective returns the JobSet of the effective TrainJob, and what keeps its pods from ever running.
 func effective(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches patch.Field) (*jobsetapi.JobSet, field.ErrorList, error) {
-	if errs := patches.UnknownJobs(&job.Spec, NamesOf(runtime.Template.Spec.ReplicatedJobs)); len(errs) > 0 {
+	if errs := append(patches.Full(&job.Spec), patches.UnknownJobs(&job.Spec, NamesOf(runtime.Template.Spec.ReplicatedJobs))...); len(errs) > 0 {
 		return nil, errs, nil
 	}
 	others, err := patches.Others(&job.Spec)

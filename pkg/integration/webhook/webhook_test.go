@@ -454,6 +454,18 @@ func TestPriorityClassThatIsMissingIsToldAtOnce(t *testing.T) {
 	})
 }
 
+// The API server would say that there is one more than the user has written.
+func TestATrainJobWithoutRoomForOurEntryIsRefused(t *testing.T) {
+	for count, want := range map[int]bool{15: true, 16: false} {
+		spec := torch("", kit.Numbered(count, `{"manager":"example.com/m%d"}`))
+		d, _ := newHandlers(t)
+		expect.That(t, d.Handle(t.Context(), request("user", inttest.Manifest("", spec), "")).Allowed, "It is refused without a queue")
+		response := d.Handle(t.Context(), request("user", inQueue(spec), ""))
+		expect.That(t, response.Allowed == want && (want || response.Result.Code == 422 && strings.Contains(response.Result.Message, "spec.runtimePatches: Too many: 16: must have at most 15 items")),
+			"%d entries: %+v", count, response)
+	}
+}
+
 // No patch of the API server adds to what is not there.
 func TestATrainJobWithoutASpecIsRefused(t *testing.T) {
 	for _, spec := range []string{"", `,"spec":null`} {
