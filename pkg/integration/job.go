@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -81,7 +82,7 @@ func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 // is the caller's.
 func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 	if j.described == nil {
-		if err := j.deps.queues.Reachable(ctx, &j.TrainJob); err != nil {
+		if err := j.deps.queues.Reachable(ctx, &j.TrainJob, j.deps.Runtimes.Served); err != nil {
 			return nil, err
 		}
 		podSets, err := j.deps.PodSets(ctx, &j.TrainJob)
@@ -168,6 +169,10 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		return err
 	}
 	if j.ManagedExternally() {
+		if j.jobSet() != nil {
+			// A Trainer that does not read spec.managedBy has made it, and may be at work still.
+			return peers.ErrRollingOut
+		}
 		j.Spec.Suspend = ptr.To(false)
 		j.decision.started = dispatchedMessage(wl)
 		return nil

@@ -49,6 +49,39 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 	}
 }
 
+// Before 2.3, Trainer runs what MultiKueue runs in another cluster here as well, without a gate.
+func TestJobOfAnotherClusterIsNotResumedForATrainerThatRunsIt(t *testing.T) {
+	type row struct {
+		served trainjob.TrainerVersion
+		// jobSet: a Trainer has made one here.
+		jobSet bool
+		told   string
+	}
+	expect.Rows(t, map[string]row{
+		"Trainer 2.3":                          {served: trainjob.Trainer23},
+		"Trainer 2.2":                          {served: trainjob.Trainer22, told: "PodSetsUnknown"},
+		"Trainer 2.2, which has made a JobSet": {served: trainjob.Trainer22, jobSet: true, told: "PodSetsUnknown"},
+		"the CRD of 2.3, and what 2.2 made":    {served: trainjob.Trainer23, jobSet: true, told: "TrainerBehind"},
+	}, func(t *testing.T, tc row) {
+		stored, js := suspendedJob()
+		kit.With(stored, elsewhere)
+		r, recorder := newReconciler(t, stored)
+		r.deps = r.deps.of(tc.served)
+		create(t, r, inttest.WorkloadOf(stored, kit.Admitted))
+		if tc.jobSet {
+			create(t, r, js)
+		}
+		j := jobOf(t, r, stored)
+		_, j.decision.err = j.PodSets(t.Context(), nil)
+		if j.decision.err == nil {
+			j.decision.err = j.RunWithPodSetsInfo(t.Context(), nil, nil)
+		}
+		_ = followUp(t.Context(), j)
+		expect.That(t, (j.decision.err == nil) == (tc.told == "") && j.IsSuspended() == (tc.told != ""), "It is suspended: %t, %v", j.IsSuspended(), j.decision.err)
+		wantTold(t, eventsSoFar(recorder, tc.told), tc.told)
+	})
+}
+
 // What runs in another cluster has no JobSet here: what its runtime has of the admitted PodSets counts, as MultiKueue copies
 // the status of it.
 func TestRunOfAnotherCluster(t *testing.T) {

@@ -237,11 +237,16 @@ const rolloutPatience = 30 * time.Second
 // made again when it stays without our part: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
 func awaitRollout(ctx context.Context, j *job) error {
-	field := j.deps.Field.Path()
+	field, js := j.deps.Field.Path(), j.jobSet()
+	if j.ManagedExternally() && js != nil {
+		// An older Trainer would make it again, which nobody sees in time.
+		j.tellOnce(jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Sprintf(
+			"admitted, and starts when JobSet %s is gone: Trainer before 2.3 has made it, and would run the job in this cluster as well; delete the JobSet when Trainer 2.3 runs", js.Name))
+		return nil
+	}
 	j.tellOnce(jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Sprintf(
 		"admitted, and starts when the running Trainer is seen to read %s as Trainer %s does, whose TrainJob CRD is there now: the controller of another release may still be at work",
 		field, j.deps.Runtimes.Served))
-	js := j.jobSet()
 	if js == nil || podset.FieldOf(js) == j.deps.Field || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return nil
 	}

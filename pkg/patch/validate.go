@@ -13,6 +13,20 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
+// maxEntries is how many entries spec.runtimePatches may have (TrainJob CRD).
+const maxEntries = 16
+
+// Full returns an error where the entries of others leave ours no room.
+func (f Field) Full(spec *trainjob.Spec) field.ErrorList {
+	_, others := f.split(spec)
+	if f != runtimePatches || len(others) < maxEntries {
+		return nil
+	}
+	err := field.TooMany(f.Path(), len(others), maxEntries-1)
+	err.Detail += fmt.Sprintf(" in a queue, where one of %d is the manager's", maxEntries)
+	return field.ErrorList{err}
+}
+
 // UnknownJobs returns an error for every patch of others of a replicated job that the runtime
 // does not have. A merge would add such a job, with nothing in it.
 func (f Field) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList {

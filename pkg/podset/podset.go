@@ -18,6 +18,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -98,20 +99,41 @@ func union(have, more []corev1.Toleration) []corev1.Toleration {
 // Describe returns the PodSets of the effective TrainJob: its runtime with everybody's
 // patches but our own, or ErrCannotRun. The API server adds defaults to those that it
 // stores; see Defaults.
-func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, field patch.Field) ([]kueue.PodSet, error) {
-	others, err := field.Others(&job.Spec)
-	if err != nil {
-		return nil, err
-	}
-	js, err := renderer.Describe(ctx, job, runtime, others)
+func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches patch.Field) ([]kueue.PodSet, error) {
+	js, errs, err := effective(ctx, renderer, job, runtime, patches)
 	if errors.Is(err, trainjob.ErrPluginPanics) || errors.Is(err, trainjob.ErrTooManyPods) {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRun, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if errs := runnable(job, runtime, js, field); len(errs) > 0 {
+	if len(errs) > 0 {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRun, errs.ToAggregate())
 	}
 	return fromJobSet(js)
+}
+
+// effective returns the JobSet of the effective TrainJob, and what keeps its pods from ever running.
+func effective(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches patch.Field) (*jobsetapi.JobSet, field.ErrorList, error) {
+	if errs := append(patches.Full(&job.Spec), patches.UnknownJobs(&job.Spec, NamesOf(runtime.Template.Spec.ReplicatedJobs))...); len(errs) > 0 {
+		return nil, errs, nil
+	}
+	others, err := patches.Others(&job.Spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := renderer.Describe(ctx, job, runtime, others)
+	if err != nil {
+		return nil, nil, err
+	}
+	return js, runnable(job, runtime, js, patches), nil
+}
+
+// NamesOf returns the names of replicated jobs.
+func NamesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {
+	var names []string
+	for i := range replicatedJobs {
+		names = append(names, replicatedJobs[i].Name)
+	}
+	return names
 }

@@ -99,6 +99,8 @@ func TestRunnable(t *testing.T) {
 			runtime: with("name: side,", "name: side, resources: {limits: {nvidia.com/gpu: -1}},"),
 			says:    "container side, resources.limits[nvidia.com/gpu]"},
 
+		"a replicated job that is not there": {spec: strings.Replace(patched(`{}`), "name: node", "name: nodes", 1),
+			field: "spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name", says: "no replicated job of this name"},
 		"our gate in a patch":                                   {spec: patched(`{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`), field: inPatch + "spec.schedulingGates[0].name", says: "leave it out"},
 		"our label in a patch":                                  {spec: patched(`{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`), field: inPatch + "metadata.labels[kueue-trainer.dev/gated]", says: "leave it out"},
 		"a gate of the user's":                                  {spec: patched(`{spec: {schedulingGates: [{name: example.com/later}]}}`)},
@@ -148,7 +150,7 @@ func TestRunnable(t *testing.T) {
 			return
 		}
 		expect.Same(t, "Unexpected fields", []string{cmp.Or(tc.field, "spec.runtimeRef")}, expect.Each(errs, func(err *field.Error) string { return err.Field }))
-		expect.That(t, errors.Is(err, ErrCannotRun), "Describe returned %v", err)
+		expect.That(t, errors.Is(err, ErrCannotRun) && errors.Is(err, trainjob.ErrPluginPanics) == strings.HasPrefix(tc.says, "plugin"), "Describe returned %v", err)
 	})
 }
 

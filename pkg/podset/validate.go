@@ -24,26 +24,18 @@ var runtimeRefPath = field.NewPath("spec", "runtimeRef")
 // the PodSets are made of, the runtime and the patches of others, whether the pods that
 // come out can run, and their topology annotations.
 func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches patch.Field) field.ErrorList {
-	var names []string
-	for i := range runtime.Template.Spec.ReplicatedJobs {
-		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
+	if jobs := len(runtime.Template.Spec.ReplicatedJobs); jobs > maxPodSets {
+		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, fmt.Sprintf(
+			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", jobs, maxPodSets))}
 	}
-	if errs := patches.UnknownJobs(&job.Spec, names); len(errs) > 0 {
-		return errs
-	}
-	others, err := patches.Others(&job.Spec)
-	if err != nil {
+	js, errs, err := effective(ctx, renderer, job, runtime, patches)
+	if errors.Is(err, patch.ErrInvalidPatches) {
 		return field.ErrorList{field.Invalid(patches.Path(), field.OmitValueType{}, err.Error())}
 	}
-	if len(names) > maxPodSets {
-		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, fmt.Sprintf(
-			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), maxPodSets))}
-	}
-	js, err := renderer.Describe(ctx, job, runtime, others)
 	if err != nil {
 		return field.ErrorList{Unrendered(job, err)}
 	}
-	if errs := runnable(job, runtime, js, patches); len(errs) > 0 {
+	if len(errs) > 0 {
 		return errs
 	}
 	podSets, err := fromJobSet(js)

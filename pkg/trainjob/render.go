@@ -130,10 +130,13 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 
 // podsOf returns how many pods there are to be in all.
 func podsOf(info *trainerruntime.Info, spec *trainer.TrainingRuntimeSpec) int64 {
+	replicas := map[string]int32{}
+	for _, rj := range spec.Template.Spec.ReplicatedJobs {
+		replicas[rj.Name] = rj.Replicas
+	}
 	pods := int64(0)
-	for i := range info.TemplateSpec.PodSets {
-		replicas := max(1, spec.Template.Spec.ReplicatedJobs[i].Replicas)
-		pods += int64(replicas) * int64(max(0, ptr.Deref(info.TemplateSpec.PodSets[i].Count, 1)))
+	for _, ps := range info.TemplateSpec.PodSets {
+		pods += int64(max(1, replicas[ps.Name])) * int64(max(0, ptr.Deref(ps.Count, 1)))
 	}
 	return pods
 }

@@ -134,7 +134,7 @@ var _ = It("A running TrainJob that its user stops runs no pod beside those that
 }, SpecTimeout(specTimeout))
 
 var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
-	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", func(ctx context.Context) {
+	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("far").Queue("later").GPUs("8")
 		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)

@@ -26,7 +26,7 @@ import (
 )
 
 const workersTitle = "The workers of [MultiKueue](multikueue.md), in their manager cluster. All but `WorkerNotConnected`,\n" +
-	"`WorkerTokenExpires` and `TrainJobNotDispatched` look into those workers to which a context of the\n" +
+	"`WorkerTokenExpires`, `TrainJobNotDispatched` and `TrainJobRunsTwice` look into those workers to which a context of the\n" +
 	"kubeconfig leads, by the cluster's name or by `--worker-context CLUSTER=CONTEXT`. What is missing\n" +
 	"they tell by TrainJobs that wait or run"
 
@@ -63,6 +63,17 @@ var workerChecks = []check{{
 	ID: "TrainJobNotDispatched", Severity: Error, When: "TrainJob is not in `multiKueue.externalFrameworks` of Kueue's configuration", object: kueueConfigObject,
 	problem: "There are workers of MultiKueue, and " + externalFramework + " is not in multiKueue.externalFrameworks.",
 	effect:  "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.", commands: restarted,
+}, {
+	inOrder: "Trainer leaves the TrainJobs of workers alone", looksAt: []Kind{workerClusters, crds},
+	wrong: func(f *Facts, found func(hit)) {
+		if generation := f.generation(); len(f.MultiKueueClusters) > 0 && generation != 0 && generation < trainjob.Trainer23 {
+			found(hit{values: append(f.of(trainerPart), "generation", generation)})
+		}
+	},
+	ID: "TrainJobRunsTwice", Severity: Error, When: "Trainer of the manager cluster is older than 2.3", object: trainerPart.Name,
+	problem: "There are workers of MultiKueue, and Trainer {generation} does not read spec.managedBy.",
+	effect:  "It would run a worker's TrainJob in this cluster as well: kueue-trainer refuses TrainJobs in queues with a MultiKueue admission check.",
+	advice:  "Upgrade Trainer to 2.3. {reinstall}", commands: []string{"{install}"},
 }, {
 	inOrder: "MultiKueue has its permissions in the workers", looksAt: slices.Concat(dispatchKinds, []Kind{secrets}), wrong: missingRights,
 	ID: "WorkerRights", Severity: Error, When: "whom that token or certificate is for may not do there what Kueue does with TrainJobs and Workloads: it is not granted all of `config/multikueue`",

@@ -29,6 +29,7 @@ const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFram
 // inTheFleet makes a healthy cluster the manager cluster of workers east and west. TrainJob jobs/llm
 // may go to west, which has all that it takes; nothing leads to east.
 func inTheFleet(f *Facts) {
+	f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
 	f.kueueConfig(externalConfig + "multiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n")
 	for _, name := range []string{"east", "west"} {
 		f.Workers = append(f.Workers, Worker{Name: name, Access: &Access{
@@ -55,7 +56,7 @@ func inTheFleet(f *Facts) {
 	f.Namespaces = append(f.Namespaces, namespace("jobs", "manager-jobs"), namespace(metav1.NamespaceSystem, "manager"))
 	there := &Facts{
 		Now: now, Unread: map[Kind]error{}, Inventory: &inventory.Inventory{LocalQueues: f.LocalQueues, ClusterQueues: f.ClusterQueues},
-		CRDs: f.CRDs, Deployments: f.Deployments, ConfigMaps: f.ConfigMaps,
+		CRDs: slices.Clone(f.CRDs), Deployments: f.Deployments, ConfigMaps: f.ConfigMaps,
 		Namespaces: []corev1.Namespace{namespace("jobs", "west-jobs"), namespace(metav1.NamespaceSystem, "west")},
 		Runtimes:   f.Runtimes,
 	}
@@ -99,7 +100,8 @@ func TestFleet(t *testing.T) {
 		}}
 	}
 	installTrainer := strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)
-	older := []apiextensionsv1.CustomResourceDefinition{crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")}
+	trainer21, trainer22 := crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides"), crd(trainjob.CRDName, "v1alpha1", "runtimePatches")
+	runsHere := found(Error, "TrainJobRunsTwice", "Trainer", trainerPart.install)
 	eachFinds(t, map[string]broken{
 		"in order": on(),
 		"a queue for this cluster, too, without nodes": on(func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8")) }).
@@ -117,14 +119,12 @@ func TestFleet(t *testing.T) {
 			f.MultiKueueClusters, f.MultiKueueConfigs, f.Workers, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = nil, nil, nil, nil, nil
 			f.ClusterQueues[0].Spec.ResourceGroups = nil
 		}),
-		"an older Trainer, with the same field": on(func(f *Facts) {
-			f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
-		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
-		"a newer Trainer, with the same field": on(func(f *Facts) {
-			west(f).CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, west(f).CRDs...)
-		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
-		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs = older }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
-		"a newer Trainer, with another field":  on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"an older Trainer, with the same field": on(func(f *Facts) { west(f).CRDs[0] = trainer22 }).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a newer Trainer, with the same field": on(func(f *Facts) { f.CRDs[0] = trainer22 }).
+			finds(runsHere, found(Warning, "WorkerTrainer", "Trainer"+inWest, installTrainer)),
+		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs[0] = trainer21 }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a newer Trainer, with another field": on(func(f *Facts) { f.CRDs[0] = trainer21 }).
+			finds(runsHere, found(Error, "WorkerTrainer", "Trainer"+inWest, installTrainer)),
 		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).Runtimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
 			fails("WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
 		"a runtime of a namespace that is missing": on(func(f *Facts) {

@@ -3,6 +3,7 @@
 package submit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -54,8 +56,8 @@ type request struct {
 }
 
 // trainJob makes the TrainJob, with runtimePatches. builtin is for a runtime that brings a
-// trainer of its own.
-func (r *request) trainJob(builtin bool) (*trainjob.TrainJob, error) {
+// trainer of its own. The spec of the runtime is nil if the user may not see it.
+func (r *request) trainJob(builtin bool, spec *trainer.TrainingRuntimeSpec) (*trainjob.TrainJob, error) {
 	job := &trainjob.TrainJob{}
 	job.APIVersion, job.Kind = trainjob.GVK.ToAPIVersionAndKind()
 	job.Namespace, job.Name = r.namespace, r.name
@@ -75,7 +77,7 @@ func (r *request) trainJob(builtin bool) (*trainjob.TrainJob, error) {
 	if job.Annotations, err = pairs("--annotation", r.annotations); err != nil {
 		return nil, err
 	}
-	job.Spec.RuntimePatches, err = r.patches()
+	job.Spec.RuntimePatches, err = r.patches(spec)
 	return job, err
 }
 
@@ -167,12 +169,12 @@ func pairs(flag string, values []string) (map[string]string, error) {
 }
 
 // patches returns the entry that --runtime-patch and --topology ask for, if they do.
-func (r *request) patches() ([]trainjob.RuntimePatch, error) {
+func (r *request) patches(spec *trainer.TrainingRuntimeSpec) ([]trainjob.RuntimePatch, error) {
 	entry, err := r.givenPatch()
 	if err != nil {
 		return nil, err
 	}
-	if err := r.addTopology(entry); err != nil || len(entry) == 0 {
+	if err := r.addTopology(entry, spec); err != nil || len(entry) == 0 {
 		return nil, err
 	}
 	entry["manager"] = convert.DefaultOwner
@@ -203,9 +205,8 @@ func (r *request) givenPatch() (map[string]any, error) {
 	return given, nil
 }
 
-// addTopology asks for the topology in the pods of the trainer's replicated job, which is
-// node in every runtime that Trainer ships.
-func (r *request) addTopology(entry map[string]any) error {
+// addTopology asks for the topology in the pods of the nodes. Those of two replicated jobs are placed together.
+func (r *request) addTopology(entry map[string]any, spec *trainer.TrainingRuntimeSpec) error {
 	if r.topology == "" {
 		return nil
 	}
@@ -216,20 +217,36 @@ func (r *request) addTopology(entry map[string]any) error {
 	if !ok || level == "" {
 		return fmt.Errorf("--topology %s: write required=LEVEL or preferred=LEVEL, such as required=cloud.provider.com/rack", r.topology)
 	}
+	if !launcherIsNode(spec) {
+		return annotate(entry, constants.Node, key, level)
+	}
+	return cmp.Or(annotate(entry, constants.Node, key, level), annotate(entry, constants.Node, kueue.PodSetGroupName, "nodes"),
+		annotate(entry, constants.Launcher, key, level), annotate(entry, constants.Launcher, kueue.PodSetGroupName, "nodes"))
+}
+
+// launcherIsNode reports whether the launcher of MPI trains beside replicated job node, which all runtimes have that Trainer ships.
+func launcherIsNode(spec *trainer.TrainingRuntimeSpec) bool {
+	return spec != nil && slices.ContainsFunc(spec.Template.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return rj.Name == constants.Launcher && trainjob.RunsNodes(spec.MLPolicy, &rj)
+	})
+}
+
+// annotate puts an annotation on the pods of a replicated job.
+func annotate(entry map[string]any, name, key, value string) error {
 	list, annotation := []string{"trainingRuntimeSpec", "template", "spec", "replicatedJobs"}, []string{"template", "spec", "template", "metadata", "annotations", key}
 	jobs, _, err := unstructured.NestedSlice(entry, list...)
 	at := slices.IndexFunc(jobs, func(job any) bool {
 		fields, _ := job.(map[string]any)
-		return fields["name"] == constants.Node
+		return fields["name"] == name
 	})
 	if at < 0 {
-		at, jobs = len(jobs), append(jobs, map[string]any{"name": constants.Node})
+		at, jobs = len(jobs), append(jobs, map[string]any{"name": name})
 	}
 	job := jobs[at].(map[string]any)
 	if _, set, _ := unstructured.NestedFieldNoCopy(job, annotation...); set {
 		return fmt.Errorf("--topology and --runtime-patch both set %s: leave one of them out", key)
 	}
-	if err := errors.Join(err, unstructured.SetNestedField(job, level, annotation...), unstructured.SetNestedSlice(entry, jobs, list...)); err != nil {
+	if err := errors.Join(err, unstructured.SetNestedField(job, value, annotation...), unstructured.SetNestedSlice(entry, jobs, list...)); err != nil {
 		return fmt.Errorf("--runtime-patch is not as in the API where --topology adds to it: %w", err)
 	}
 	return nil

@@ -30,8 +30,12 @@ func TestTrainJob(t *testing.T) {
 		return ofTorch + "\nruntimePatches: [{manager: trainer.kubeflow.org/kubeflow-sdk, trainingRuntimeSpec: " +
 			"{template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: " + template + "}}}]}}}}]"
 	}
+	// launched is a runtime of MPI.
+	launched := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, `{mlPolicy: {mpi: {runLauncherAsNode: true}}, template: {spec: {replicatedJobs: [
+{name: node}, {name: launcher, template: {metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}]}}}`)
 	type row struct {
 		request    request
+		runtime    *trainer.TrainingRuntimeSpec
 		generation trainjob.TrainerVersion
 		// metadata and spec are in YAML; there is always the namespace.
 		metadata, spec string
@@ -50,11 +54,14 @@ func TestTrainJob(t *testing.T) {
 			spec: patched("{metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: cloud.provider.com/rack}}}")},
 		"a topology goes into the patch that is given": {request: request{name: "a", runtime: "torch", topology: "preferred=rack", patch: patchOfNode}, metadata: "{name: a}",
 			spec: patched(`{metadata: {annotations: {mine: "1", kueue.x-k8s.io/podset-preferred-topology: rack}}, spec: {nodeSelector: {a: b}}}`)},
+		"a topology of MPI, whose launcher is a node": {request: request{name: "a", runtime: "torch", topology: "required=rack"}, runtime: launched, metadata: "{name: a}",
+			spec: strings.Replace(patched("&together {metadata: {annotations: {kueue.x-k8s.io/podset-group-name: nodes, kueue.x-k8s.io/podset-required-topology: rack}}}"),
+				"}]}}}}]", "}, {name: launcher, template: {spec: {template: *together}}}]}}}}]", 1)},
 		"for Trainer 2.1 patches become overrides": {request: request{name: "a", runtime: "torch", patch: patchOfNode}, generation: trainjob.Trainer21, metadata: "{name: a}",
 			spec: ofTorch + "\npodTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {mine: '1'}}, spec: {nodeSelector: {a: b}}}]"},
 	}, func(t *testing.T, tc row) {
 		tc.request.namespace = "ns"
-		job := expect.Must(tc.request.trainJob(false))(t)
+		job := expect.Must(tc.request.trainJob(false, tc.runtime))(t)
 		got := expect.Must(manifest(job, cmp.Or(tc.generation, trainjob.Trainer23), nil, io.Discard))(t)
 		metadata := expect.FromYAML[object](t, tc.metadata)
 		metadata["namespace"] = "ns"
@@ -86,7 +93,7 @@ func TestOlderTrainersTakeResourcesAway(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		r := request{name: "a", namespace: "ns", runtime: "torch", image: "i", gpus: tc.gpus, resource: "nvidia.com/gpu"}
 		var notes strings.Builder
-		expect.Must(manifest(expect.Must(r.trainJob(false))(t), tc.generation, tc.spec, &notes))(t)
+		expect.Must(manifest(expect.Must(r.trainJob(false, nil))(t), tc.generation, tc.spec, &notes))(t)
 		expect.Same(t, "Unexpected notes", tc.want, notes.String())
 	})
 }
@@ -143,7 +150,7 @@ func TestRefusals(t *testing.T) {
 		"annotations that are none":               {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)}, says: "not as in the API where --topology adds to it"},
 	}, func(t *testing.T, tc row) {
 		tc.request.runtime = cmp.Or(tc.request.runtime, "torch")
-		job, err := tc.request.trainJob(tc.builtin)
+		job, err := tc.request.trainJob(tc.builtin, nil)
 		if err == nil {
 			_, err = manifest(job, max(tc.generation, trainjob.Trainer21), nil, io.Discard)
 		}

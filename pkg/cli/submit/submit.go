@@ -209,7 +209,7 @@ func outside(u *unstructured.Unstructured) bool {
 
 // printUnasked prints the TrainJob as far as it can be checked without a cluster.
 func (c *command) printUnasked() error {
-	job, err := c.trainJob(false)
+	job, err := c.trainJob(false, nil)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	if err := before.queue(ctx, &c.request); err != nil {
 		return nil, err
 	}
-	job, err := c.trainJob(builtin)
+	job, err := c.trainJob(builtin, spec)
 	if err != nil {
 		return nil, err
 	}

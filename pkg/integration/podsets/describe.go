@@ -198,13 +198,13 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 func (d *Describer) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
 	runtime, err := d.Runtimes.For(ctx, job)
 	if err == nil && len(runtime.Template.Spec.ReplicatedJobs) > 0 {
-		return namesOf(runtime.Template.Spec.ReplicatedJobs), nil
+		return podset.NamesOf(runtime.Template.Spec.ReplicatedJobs), nil
 	}
 	var known []string
 	if d.Field.Has(&job.Spec) {
 		known, _ = d.Field.Jobs(&job.Spec)
 	} else if js, _ := state.JobSetOf(ctx, d.Cached, job); js != nil {
-		known = namesOf(js.Spec.ReplicatedJobs)
+		known = podset.NamesOf(js.Spec.ReplicatedJobs)
 	}
 	if len(known) == 0 {
 		return nil, err
@@ -213,14 +213,6 @@ func (d *Describer) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) 
 		d.Recorder.Warn(job, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	}
 	return known, nil
-}
-
-func namesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {
-	var names []string
-	for i := range replicatedJobs {
-		names = append(names, replicatedJobs[i].Name)
-	}
-	return names
 }
 
 // WithoutNames reports whether err says that nothing names the replicated jobs of a job:

@@ -128,7 +128,7 @@ func (q *Queues) Stopped(ctx context.Context, job *trainjob.TrainJob) (bool, err
 
 func stops(policy *kueue.StopPolicy) bool { return ptr.Deref(policy, kueue.None) != kueue.None }
 
-// ErrNoOtherCluster is of a TrainJob that only MultiKueue may run, in a queue without it.
+// ErrNoOtherCluster is of a TrainJob that only MultiKueue may run, in a queue without it or beside a Trainer that would run it, too.
 var ErrNoOtherCluster = errors.New("nothing runs the TrainJob")
 
 // route is where a LocalQueue leads.
@@ -154,10 +154,15 @@ func (q *Queues) LeadsToMultiKueue(ctx context.Context, namespace, queue string)
 }
 
 // Reachable returns ErrNoOtherCluster for a TrainJob that waits for MultiKueue in a queue
-// that surely leads to no other cluster: quota there would be for nothing.
-func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
+// that surely leads to no other cluster: quota there would be for nothing. So it does where the served Trainer
+// does not read spec.managedBy, and would run the job here as well.
+func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob, served trainjob.TrainerVersion) error {
 	if !t.ForMultiKueue() {
 		return nil
+	}
+	if served < trainjob.Trainer23 {
+		return fmt.Errorf("%w: spec.managedBy is %s, which Trainer %s does not read: it would run the TrainJob in this cluster as well, without quota; upgrade Trainer of this cluster to 2.3",
+			ErrNoOtherCluster, kueue.MultiKueueControllerName, served)
 	}
 	queue := string(jobframework.QueueNameForObject(t))
 	r, err := routeOf(ctx, q.client, t.Namespace, queue)

@@ -3,6 +3,7 @@
 package queues
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -115,23 +116,26 @@ func TestReachable(t *testing.T) {
 	there, nowhere := []client.Object{queue, behind, check}, []client.Object{queue, here}
 	type row struct {
 		cached, stored []client.Object
+		served         trainjob.TrainerVersion
 		want           error
 	}
 	expect.Rows(t, map[string]row{
-		"a queue that leads there":                     {cached: there},
-		"a queue that does not":                        {cached: nowhere, stored: nowhere, want: ErrNoOtherCluster},
-		"a check that the cache has not heard of":      {cached: nowhere, stored: there},
-		"a queue that is not there, and may come":      {cached: nil, stored: nil},
-		"a ClusterQueue that is gone in the meantime":  {cached: nowhere, stored: []client.Object{queue}},
-		"a check that the cache has and that may stay": {cached: there, stored: nowhere},
-		"a queue that the cache has not heard of":      {stored: nowhere},
+		"a queue that leads there":                      {cached: there},
+		"a Trainer that would run the job here as well": {cached: there, served: trainjob.Trainer22, want: ErrNoOtherCluster},
+		"a queue that does not":                         {cached: nowhere, stored: nowhere, want: ErrNoOtherCluster},
+		"a check that the cache has not heard of":       {cached: nowhere, stored: there},
+		"a queue that is not there, and may come":       {cached: nil, stored: nil},
+		"a ClusterQueue that is gone in the meantime":   {cached: nowhere, stored: []client.Object{queue}},
+		"a check that the cache has and that may stay":  {cached: there, stored: nowhere},
+		"a queue that the cache has not heard of":       {stored: nowhere},
 	}, func(t *testing.T, tc row) {
 		job := queuedJob()
 		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 		q := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil)
-		err := q.Reachable(t.Context(), job)
+		served := cmp.Or(tc.served, trainjob.Trainer23)
+		err := q.Reachable(t.Context(), job, served)
 		expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
-		expect.NoError(t, q.Reachable(t.Context(), queuedJob()))
+		expect.NoError(t, q.Reachable(t.Context(), queuedJob(), served))
 	})
 }
 

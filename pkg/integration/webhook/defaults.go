@@ -125,6 +125,9 @@ func (r *review) onCreate(ctx context.Context) error {
 // gate puts our entry, at the gate, after all others.
 func (r *review) gate(ctx context.Context) error {
 	job := r.job
+	if errs := r.describer.Field.Full(&job.Spec); len(errs) > 0 {
+		return invalid(job, errs)
+	}
 	spec, _, err := r.describer.Gated(ctx, job)
 	if podsets.RuntimeMissing(err) {
 		return invalid(job, field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())})

@@ -197,7 +197,7 @@ func (r *review) validateManagedBy(ctx context.Context, t, old *trainjob.TrainJo
 	if old != nil && queue == jobframework.QueueNameForObject(old) {
 		return nil, nil
 	}
-	err := cmp.Or(r.Queues.Reachable(ctx, t), r.Queues.Dispatchable(ctx, t, string(queue)))
+	err := cmp.Or(r.Queues.Reachable(ctx, t, r.describer.Runtimes.Served), r.Queues.Dispatchable(ctx, t, string(queue)))
 	if errors.Is(err, queues.ErrNoOtherCluster) || errors.Is(err, queues.ErrOnlyHere) {
 		return field.ErrorList{field.Invalid(managedByPath, ptr.Deref(t.Spec.ManagedBy, trainjob.ControllerName), err.Error())}, nil
 	}

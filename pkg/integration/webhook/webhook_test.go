@@ -278,11 +278,13 @@ func TestManagedBy(t *testing.T) {
 	type row struct {
 		objects     []client.Object
 		object, old string
+		served      trainjob.TrainerVersion
 		refused     bool
 	}
 	expect.Rows(t, map[string]row{
 		"a queue without checks":                        {objects: here, object: inQueue(away), refused: true},
 		"a queue with MultiKueue":                       {objects: there, object: inQueue(away)},
+		"a queue with MultiKueue, Trainer 2.2":          {objects: there, object: inQueue(away), served: trainjob.Trainer22, refused: true},
 		"a LocalQueue that is not there":                {object: inQueue(away)},
 		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer))},
 		"no queue":                                      {objects: here, object: inttest.Manifest(``, away)},
@@ -294,6 +296,7 @@ func TestManagedBy(t *testing.T) {
 		"a label of a job that is there":      {objects: here, object: inQueue(away, `"a":"b"`), old: inQueue(away)},
 	}, func(t *testing.T, tc row) {
 		_, v := newHandlers(t, tc.objects...)
+		v.Trainer = testenv.Served(t, cmp.Or(tc.served, trainjob.Trainer23))
 		response := v.Handle(t.Context(), request("user", tc.object, tc.old))
 		expect.That(t, response.Allowed != tc.refused && (!tc.refused || response.Result.Code == 422 && strings.Contains(response.Result.Message, "spec.managedBy")),
 			"allowed: %t, %v", response.Allowed, response.Result)
@@ -449,6 +452,18 @@ func TestPriorityClassThatIsMissingIsToldAtOnce(t *testing.T) {
 		_, v := newHandlers(t, kit.Priority("there", 1))
 		wantWarning(t, v, request("user", tc.object, tc.old), "no WorkloadPriorityClass missing", tc.want)
 	})
+}
+
+// The API server would say that there is one more than the user has written.
+func TestATrainJobWithoutRoomForOurEntryIsRefused(t *testing.T) {
+	for count, want := range map[int]bool{15: true, 16: false} {
+		spec := torch("", kit.Numbered(count, `{"manager":"example.com/m%d"}`))
+		d, _ := newHandlers(t)
+		expect.That(t, d.Handle(t.Context(), request("user", inttest.Manifest("", spec), "")).Allowed, "It is refused without a queue")
+		response := d.Handle(t.Context(), request("user", inQueue(spec), ""))
+		expect.That(t, response.Allowed == want && (want || response.Result.Code == 422 && strings.Contains(response.Result.Message, "spec.runtimePatches: Too many: 16: must have at most 15 items")),
+			"%d entries: %+v", count, response)
+	}
 }
 
 // No patch of the API server adds to what is not there.
