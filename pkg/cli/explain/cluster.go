@@ -40,11 +40,11 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
 	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) {
 		spec.StopPolicy = nil
-		if !i.Saw(checks) {
+		if !i.Saw(inventory.AdmissionChecks) {
 			spec.AdmissionChecksStrategy = nil
 		}
 	})
-	if !i.Saw(topologies) {
+	if !i.Saw(inventory.Topologies) {
 		active.Flavors = slices.Clone(active.Flavors)
 		for n := range active.Flavors {
 			active.Flavors[n].Spec.TopologyName = nil
@@ -78,18 +78,6 @@ func atTheirBest(nodes []corev1.Node) []corev1.Node {
 	}
 	return best
 }
-
-// The kinds of an inventory, as it names those that the user may not list.
-const (
-	clusterQueues = inventory.ClusterQueues
-	localQueues   = inventory.LocalQueues
-	flavors       = inventory.Flavors
-	checks        = inventory.AdmissionChecks
-	workloads     = inventory.Workloads
-	topologies    = inventory.Topologies
-	nodes         = inventory.Nodes
-	pods          = inventory.Pods
-)
 
 // The kinds of what is made of a TrainJob, beside pods.
 const (

@@ -67,7 +67,7 @@ func (f *Facts) Place() *Position {
 	return position
 }
 
-func (c *Cluster) seesLines() bool { return c.Saw(workloads) && c.Saw(localQueues) }
+func (c *Cluster) seesLines() bool { return c.Saw(inventory.Workloads) && c.Saw(inventory.LocalQueues) }
 
 // placeOf returns how many are before a Workload that waits. What Kueue does not look at, as in a stopped LocalQueue, has no
 // place and is before nobody. Fair sharing between LocalQueues is not counted.

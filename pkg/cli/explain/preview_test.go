@@ -224,7 +224,7 @@ func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 	f := h.facts()
 	expect.Same(t, "Unexpected position", &Position{Place: 5, Source: Visibility}, f.Visible)
 	expect.That(t, f.localQueue() != nil && f.Workload != nil, "LocalQueue or Workload of the namespace was not read")
-	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
+	want := []string{"nodes", inventory.ClusterQueues, inventory.Workloads, "customresourcedefinitions.apiextensions.k8s.io"}
 	expect.Same(t, "Unexpected unseen kinds", want, Explain(f).Unseen)
 }
 
