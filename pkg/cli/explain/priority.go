@@ -109,16 +109,6 @@ func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {
 	return inventory.Find(f.Classes.Items, "", name)
 }
 
-func (f *Facts) otherClasses() string { return namesOf(f.Classes.Items, "there is none") }
-
-// namesOf lists objects by their names, or says that there are none.
-func namesOf[T any, P interface {
-	*T
-	metav1.Object
-}](items []T, none string) string {
-	var names []string
-	for i := range items {
-		names = append(names, P(&items[i]).GetName())
-	}
-	return cmp.Or(strings.Join(names, ", "), none)
+func (f *Facts) otherClasses() string {
+	return cmp.Or(strings.Join(inventory.Names(inventory.Objects(f.Classes.Items)), ", "), "there is none")
 }

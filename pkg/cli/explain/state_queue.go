@@ -68,7 +68,7 @@ func (f *Facts) otherQueues() string {
 	others := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool {
 		return q.Namespace == f.Job.Namespace && q.Name != f.queueName() && (!f.Cluster.Saw(inventory.ClusterQueues) || f.Cluster.ClusterQueue(q.Spec.ClusterQueue) != nil)
 	})
-	return namesOf(others, "namespace "+f.Job.Namespace+" has none")
+	return cmp.Or(strings.Join(inventory.Names(inventory.Objects(others)), ", "), "namespace "+f.Job.Namespace+" has none")
 }
 
 func clusterQueueAway(f *Facts) *State {
