@@ -151,10 +151,7 @@ func (r *reading) kueue(ctx context.Context) {
 }
 
 // list reads a kind in the namespaces of the jobs, and adds to what is known; a kind that may not be listed is noted.
-func list[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, r *reading, kind string, into *[]T, options ...client.ListOption) {
+func list[T any, P inventory.Object[T]](ctx context.Context, r *reading, kind string, into *[]T, options ...client.ListOption) {
 	if r.err != nil || !r.Saw(kind) {
 		return
 	}
