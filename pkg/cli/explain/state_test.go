@@ -227,9 +227,7 @@ func TestStateOf(t *testing.T) {
 			"names no queue and is suspended by its user", "resume it (spec.suspend: false), or "+labelRemedy),
 		"without a queue where all TrainJobs need one": given(func(s *scene) {
 			s.Workload, s.Job.Labels = nil, nil
-			if _, err := s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-				panic(err)
-			}
+			s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")})
 		}).stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
 		"just made": given(admitted, justMade).is(Unqueued, "JustMade", "has no Workload yet", ""),
 		"just made, and Trainer has not made its JobSet": given(justMade).is(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),

@@ -93,7 +93,7 @@ var ours = patch.Of(trainjob.Trainer22)
 // placed is a job that waits, with an entry of the manager.
 func placed(t *testing.T, name string, placement patch.Placement) *trainjob.TrainJob {
 	t.Helper()
-	return trainJob(name, func(job *trainjob.TrainJob) { expect.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t) })
+	return trainJob(name, func(job *trainjob.TrainJob) { ours.Set(&job.Spec, []patch.Placement{placement}) })
 }
 
 func workloadOf(kind, job string) *kueue.Workload {

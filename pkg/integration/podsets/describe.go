@@ -187,8 +187,8 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 		placements = append(placements, patch.Gated(name))
 	}
 	spec = job.DeepCopy().Spec
-	changed, err = d.Field.Set(&spec, placements)
-	return spec, changed, err
+	changed = d.Field.Set(&spec, placements)
+	return spec, changed, nil
 }
 
 // replicatedJobs names the replicated jobs of job's runtime. Where that is gone or cannot be
