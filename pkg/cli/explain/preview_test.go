@@ -73,7 +73,7 @@ type harness struct {
 
 func (h *harness) client() client.WithWatch {
 	h.Helper()
-	return kit.Fake(expect.Must(cluster.Scheme())(h), h.objects...).
+	return kit.Fake(cluster.Scheme(), h.objects...).
 		WithIndex(&jobsetapi.JobSet{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).

@@ -52,7 +52,7 @@ func installation(t *testing.T, webhook func(*trainjob.TrainJob) error, objects 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
 	objects = append(objects, kit.CRD(trainjob.CRDName, trainjob.GVK.Version, "runtimePatches"), namespace, deployment,
 		&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}})
-	return kit.Fake(expect.Must(cluster.Scheme())(t), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
+	return kit.Fake(cluster.Scheme(), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			return webhook(obj.(*trainjob.TrainJob))
 		},
