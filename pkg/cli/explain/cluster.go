@@ -99,17 +99,6 @@ func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
 }
 
-// clusterQueueOf is the one that a Workload has quota of or, before that, its LocalQueue's; empty where that is not there.
-func (c *Cluster) clusterQueueOf(wl *kueue.Workload) kueue.ClusterQueueReference {
-	if wl.Status.Admission != nil {
-		return wl.Status.Admission.ClusterQueue
-	}
-	if queue := c.LocalQueue(wl.Namespace, wl.Spec.QueueName); queue != nil {
-		return queue.Spec.ClusterQueue
-	}
-	return ""
-}
-
 // find returns the first item that is wanted, or nil.
 func find[T any](items []T, wanted func(*T) bool) *T {
 	for i := range items {

@@ -100,8 +100,8 @@ func (f *Facts) outranked() bool {
 		p := f.Place()
 		return p != nil && p.Place > 1
 	}
-	return slices.ContainsFunc(f.Cluster.Pending(), func(p inventory.Pending) bool {
-		return p.ClusterQueue == f.clusterQueueName() && f.Cluster.InQueue(p.Workload, f.Now) && kueuelib.Priority(p.Workload) >= f.Priority
+	return slices.ContainsFunc(f.Cluster.Pending(), func(wl *kueue.Workload) bool {
+		return f.Cluster.ClusterQueueOf(wl) == f.clusterQueueName() && f.Cluster.InQueue(wl, f.Now) && kueuelib.Priority(wl) >= f.Priority
 	})
 }
 

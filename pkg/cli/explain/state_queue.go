@@ -300,7 +300,7 @@ func (f *Facts) unready() *kueue.Workload {
 func (f *Facts) looksAtOthers() bool {
 	return find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
 		looked := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		return looked != nil && !f.overdue(looked.LastTransitionTime) && f.Cluster.clusterQueueOf(wl) == f.clusterQueueName()
+		return looked != nil && !f.overdue(looked.LastTransitionTime) && f.Cluster.ClusterQueueOf(wl) == f.clusterQueueName()
 	}) != nil
 }
 
