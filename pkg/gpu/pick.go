@@ -56,7 +56,7 @@ func pick(nodes, all []*corev1.Node) map[string]string {
 		if len(left) == 0 && len(picked) > 0 {
 			break
 		}
-		value := common(nodes, label)
+		value := Common(nodes, Label(label))
 		if value == "" {
 			continue
 		}
@@ -79,13 +79,13 @@ func identity(nodes []*corev1.Node) map[string]string {
 		return picked
 	}
 	for _, label := range productLabels {
-		if value := common(nodes, label); value != "" {
+		if value := Common(nodes, Label(label)); value != "" {
 			picked[label] = value
 			break
 		}
 	}
 	for _, label := range layoutLabels {
-		if value := common(nodes, label); value != "" {
+		if value := Common(nodes, Label(label)); value != "" {
 			picked[label] = value
 		}
 	}
@@ -107,13 +107,17 @@ func tellingLabels(node *corev1.Node) []string {
 	return slices.Concat(telling, capacityLabels, machines)
 }
 
-// common returns the value of a label that nodes share, or nothing.
-func common(nodes []*corev1.Node, label string) string {
-	value := nodes[0].Labels[label]
-	if slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Labels[label] != value }) {
+// Common is what all nodes say, or empty.
+func Common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
+	if len(nodes) == 0 || slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return of(node) != of(nodes[0]) }) {
 		return ""
 	}
-	return value
+	return of(nodes[0])
+}
+
+// Label returns what nodes say by a label.
+func Label(name string) func(*corev1.Node) string {
+	return func(node *corev1.Node) string { return node.Labels[name] }
 }
 
 func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {

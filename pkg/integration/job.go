@@ -190,9 +190,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		return err
 	}
 	started := j.DeepCopy()
-	if _, err := j.deps.Field.Set(&started.Spec, placements); err != nil {
-		return err
-	}
+	j.deps.Field.Set(&started.Spec, placements)
 	if err := placeChildJobs(ctx, j, started); err != nil {
 		return err
 	}

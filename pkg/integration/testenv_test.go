@@ -151,7 +151,7 @@ func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
 
 func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
 	tb.Helper()
-	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, placements))(tb)
+	patch.Of(trainjob.Trainer23).Set(&job.Spec, placements)
 }
 
 func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {

@@ -124,8 +124,8 @@ func free(ctx context.Context, j *job) error {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take admission gate or placement from JobSet %s", js.Name))
 	}
 	free := j.DeepCopy()
-	if changed, err := j.deps.Field.Set(&free.Spec, placements); err != nil || !changed {
-		return err
+	if !j.deps.Field.Set(&free.Spec, placements) {
+		return nil
 	}
 	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
 		return err
@@ -165,5 +165,5 @@ func placedByUs(j *job) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return j.deps.Field.Set(&j.DeepCopy().Spec, placements)
+	return j.deps.Field.Set(&j.DeepCopy().Spec, placements), nil
 }

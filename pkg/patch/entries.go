@@ -64,7 +64,7 @@ func (f Field) jobAt(entry *field.Path, i int) *field.Path {
 }
 
 // entriesFor makes our entries from the placements, one per replicated job.
-func (f Field) entriesFor(placements []Placement) ([]trainjob.RuntimePatch, error) {
+func (f Field) entriesFor(placements []Placement) []trainjob.RuntimePatch {
 	if f != podTemplateOverrides {
 		return trainjob.NewRuntimePatches([]*trainer.RuntimePatch{entryFor(placements)})
 	}

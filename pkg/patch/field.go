@@ -142,18 +142,14 @@ func (f Field) Time(spec *trainjob.Spec) time.Time {
 
 // Set replaces our part by what the placements say, one per replicated job, and puts
 // it last. Where it says so and is last already it stays as it is, unchanged.
-func (f Field) Set(spec *trainjob.Spec, placements []Placement) (changed bool, err error) {
-	ours, err := f.entriesFor(placements)
-	if err != nil {
-		return false, err
-	}
+func (f Field) Set(spec *trainjob.Spec, placements []Placement) (changed bool) {
 	var set trainjob.Spec
-	*f.entries(&set) = ours
+	*f.entries(&set) = f.entriesFor(placements)
 	if f.Last(spec) && f.Same(spec, &set) {
-		return false, nil
+		return false
 	}
 	f.Copy(spec, &set)
-	return true, nil
+	return true
 }
 
 // Copy puts our part of another spec last.

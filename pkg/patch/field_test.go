@@ -68,11 +68,11 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.second))
 		expect.That(t, !f.Has(spec) && !f.Last(spec) && !f.HoldsGate(spec), "Nothing of it is ours")
-		expect.Same(t, "Nothing changes", true, expect.Must(f.Set(spec, []Placement{Gated("node"), Gated("launcher")}))(t))
+		expect.Same(t, "Nothing changes", true, f.Set(spec, []Placement{Gated("node"), Gated("launcher")}))
 		expect.That(t, f.Has(spec) && f.Last(spec) && f.HoldsGate(spec), "It must be at the gate: %s", expect.JSON(t, spec))
 		expect.That(t, f.Gates(spec, "launcher") && !f.Gates(spec, "other"), "Others are at the gate: %s", expect.JSON(t, spec))
 		expect.Same(t, "Unexpected jobs", []string{"node", "launcher"}, expect.Must(f.Jobs(spec))(t))
-		expect.Must(f.Set(spec, placed))(t)
+		f.Set(spec, placed)
 		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
 		expect.That(t, !f.HoldsGate(spec) && !f.Gates(spec, "node"), "It is at the gate still: %s", expect.JSON(t, spec))
 		f.Drop(spec)
@@ -83,9 +83,9 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 func TestFieldSetChangesNothingTwice(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.placed))
-		expect.Same(t, "What is there already changes", false, expect.Must(f.Set(spec, placed))(t))
+		expect.Same(t, "What is there already changes", false, f.Set(spec, placed))
 		spec = specOf(t, s.spec(s.placed, s.first))
-		expect.Same(t, "What is not last does not change", true, expect.Must(f.Set(spec, placed))(t))
+		expect.Same(t, "What is not last does not change", true, f.Set(spec, placed))
 		expect.Same(t, "It is not last", s.spec(s.first, s.placed), expect.JSON(t, spec))
 	})
 }
@@ -96,7 +96,7 @@ func TestFieldSetChangesNothingForTheTimeThatTrainerStamps(t *testing.T) {
 	stamped := strings.Replace(s.placed, `{"manager"`, `{"time":"2026-01-01T00:00:00Z","manager"`, 1)
 	spec := specOf(t, s.spec(s.first, stamped))
 	before := expect.JSON(t, spec)
-	expect.Same(t, "Only the time differs, and it changes", false, expect.Must(Of(s.served).Set(spec, placed))(t))
+	expect.Same(t, "Only the time differs, and it changes", false, Of(s.served).Set(spec, placed))
 	expect.Same(t, "The entry is another", before, expect.JSON(t, spec))
 }
 

@@ -85,9 +85,7 @@ func Stamp(entries []trainjob.RuntimePatch, now metav1.Time) error {
 			return err
 		}
 		entry.Time = &now
-		if entries[i], err = trainjob.NewRuntimePatch(&entry); err != nil {
-			return err
-		}
+		entries[i] = trainjob.NewRuntimePatch(&entry)
 	}
 	return nil
 }

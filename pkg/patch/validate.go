@@ -133,8 +133,7 @@ func surplusOf(path *field.Path, p trainjob.RuntimePatch) []*field.Path {
 	if p.DecodeInto(&ours) != nil {
 		return []*field.Path{path}
 	}
-	kept, _ := trainjob.NewRuntimePatch(ours) // What was decoded just now can be encoded.
-	return notIn(path, p.Fields(), kept.Fields())
+	return notIn(path, p.Fields(), trainjob.NewRuntimePatch(ours).Fields())
 }
 
 // notIn returns the fields of an object that another one does not have, objects in them

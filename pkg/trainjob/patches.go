@@ -35,27 +35,19 @@ type RuntimePatch struct {
 	raw    json.RawMessage
 }
 
-// NewRuntimePatch encodes an entry of our own making.
-func NewRuntimePatch(entry any) (p RuntimePatch, err error) {
-	raw, err := json.Marshal(entry)
-	if err != nil {
-		return p, fmt.Errorf("encoding a patch of the runtime: %w", err)
-	}
-	err = p.UnmarshalJSON(raw)
-	return p, err
+// NewRuntimePatch encodes an entry of our own making, which is of types that always can be.
+func NewRuntimePatch(entry any) (p RuntimePatch) {
+	raw, _ := json.Marshal(entry)
+	_ = p.UnmarshalJSON(raw) // It accepts everything.
+	return p
 }
 
 // NewRuntimePatches encodes several of them.
-func NewRuntimePatches[T any](entries []T) ([]RuntimePatch, error) {
-	var patches []RuntimePatch
+func NewRuntimePatches[T any](entries []T) (patches []RuntimePatch) {
 	for _, entry := range entries {
-		p, err := NewRuntimePatch(entry)
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, p)
+		patches = append(patches, NewRuntimePatch(entry))
 	}
-	return patches, nil
+	return patches
 }
 
 // Ours reports whether the entry is the manager's. A mark is for overrides, which name no manager.

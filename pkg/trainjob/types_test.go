@@ -186,7 +186,7 @@ func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 	entry := trainer.RuntimePatch{Manager: "a.io/x", Time: &metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{
 		Template: &trainer.JobSetTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"k": "<v>"}}},
 	}}
-	p := expect.Must(NewRuntimePatch(&entry))(t)
+	p := NewRuntimePatch(&entry)
 	expect.Same(t, "Unexpected manager", entry.Manager, p.Manager)
 	expect.Same(t, "Unexpected entry", entry, expect.Must(p.Decode())(t))
 }
@@ -248,6 +248,6 @@ func TestOurs(t *testing.T) {
 		"an override without it":               {In: `{"targetJobs": [{"name": "node"}]}`},
 		"another's entry that copies our mark": {In: `{"manager": "a.io/x", ` + marked + `}`},
 	}, func(t *testing.T, tc expect.Row[string, bool]) {
-		expect.Same(t, "It is ours", tc.Want, expect.Must(NewRuntimePatch(json.RawMessage(tc.In)))(t).Ours())
+		expect.Same(t, "It is ours", tc.Want, NewRuntimePatch(json.RawMessage(tc.In)).Ours())
 	})
 }

@@ -89,7 +89,7 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: &replaced}))
 		for _, step := range tc.steps {
 			entry := `{"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"metadata":{"labels":{"trainer.kubeflow.org/trainjob-ancestor-step":"` + step + `"}}}}]}}}}`
-			job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, expect.Must(NewRuntimePatch(json.RawMessage(entry)))(t))
+			job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, NewRuntimePatch(json.RawMessage(entry)))
 		}
 		spec := expect.Must(runtimes.For(t.Context(), job))(t)
 		js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)

@@ -308,7 +308,7 @@ var mutants = slices.Concat(
 		bug("a former job keeps its quota for ever where the next one is left alone", "TestFormerJobIsLookedAtWhereItsSuccessorIsLeftAlone", "former.ends() {", "former.err != nil {"),
 		bug("a job that began before its namespace was Kueue's is stopped", "TestLeaveAlone", "err == nil && begun(js, j.childJobs(), labelled), err", "begun(js, nil, labelled), err"),
 		bug("a job that somebody got past the webhook runs on without quota", "TestLeaveAlone", "started == nil || started.After(at) ||", "started != nil && started.IsZero() ||"),
-		bug("a job that lost its Workload counts as one from before its namespace was Kueue's", "TestLeaveAlone", "return j.deps.Field.Set(&j.DeepCopy().Spec, placements)", "return placements == nil, nil"),
+		bug("a job that lost its Workload counts as one from before its namespace was Kueue's", "TestLeaveAlone", "return j.deps.Field.Set(&j.DeepCopy().Spec, placements), nil", "return placements == nil, nil"),
 		bug("quota stays with a job whose namespace Kueue does not manage any more", "TestLeaveAlone", "state.HoldsQuota(wl) && (", "!state.HoldsQuota(wl) && ("),
 	),
 	in("pkg/podset/requests.go",

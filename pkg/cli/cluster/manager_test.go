@@ -122,8 +122,8 @@ func TestTrainJobName(t *testing.T) {
 		"TrainJobs/llm":                      {want: "llm"},
 		"trainjobs.trainer.kubeflow.org/llm": {want: "llm"},
 		"trainjob.v1alpha1.trainer.kubeflow.org/llm": {want: "llm"},
-		"job/llm":                   {says: "job/llm is no TrainJob: give NAME or trainjob/NAME"},
-		"trainjobs.example.com/llm": {says: "trainjobs.example.com/llm is no TrainJob: give NAME or trainjob/NAME"},
+		"job/llm":                   {says: "job/llm names no TrainJob: give NAME or trainjob/NAME"},
+		"trainjobs.example.com/llm": {says: "trainjobs.example.com/llm names no TrainJob: give NAME or trainjob/NAME"},
 		"trainjob/":                 {says: "trainjob/ names no TrainJob: give NAME or trainjob/NAME"},
 		"trainjob/a/b":              {says: "trainjob/a/b names no TrainJob: give NAME or trainjob/NAME"},
 	} {

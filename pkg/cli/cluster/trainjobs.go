@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -69,23 +69,18 @@ func Unread(verb, kind, namespace string, err error) error {
 	return exit.With(exit.Unseen, fmt.Errorf("you may not %s %s in namespace %s: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there", verb, kind, namespace))
 }
 
+var typed = regexp.MustCompile(`^(?i:trainjobs?(?:\.(?:v1alpha1\.)?trainer\.kubeflow\.org)?)/([^/]+)$`)
+
 // TrainJobName reads the name of a TrainJob as kubectl does: NAME, or TYPE/NAME with any
 // name of the type.
 func TrainJobName(arg string) (string, error) {
-	kind, name, found := strings.Cut(arg, "/")
-	if !found {
+	if !strings.Contains(arg, "/") {
 		return arg, nil
 	}
-	kind = strings.ToLower(kind)
-	resource, group, _ := strings.Cut(kind, ".")
-	known := []string{"", trainer.GroupVersion.Group, trainer.GroupVersion.Version + "." + trainer.GroupVersion.Group}
-	if (resource != "trainjob" && resource != "trainjobs") || !slices.Contains(known, group) {
-		return "", fmt.Errorf("%s is no TrainJob: give NAME or trainjob/NAME", arg)
+	if match := typed.FindStringSubmatch(arg); match != nil {
+		return match[1], nil
 	}
-	if name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%s names no TrainJob: give NAME or trainjob/NAME", arg)
-	}
-	return name, nil
+	return "", fmt.Errorf("%s names no TrainJob: give NAME or trainjob/NAME", arg)
 }
 
 // OneTrainJob takes the name of one TrainJob from the arguments of a command.

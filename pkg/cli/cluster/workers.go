@@ -154,10 +154,7 @@ func Assigned(wl *kueue.Workload) string {
 func WorkloadOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	if err := c.List(ctx, &list, client.InNamespace(job.Namespace)); err != nil {
-		if apierrors.IsForbidden(err) {
-			return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list Workloads in namespace %s: ask an admin for ClusterRole kueue-trainer-user there", job.Namespace))
-		}
-		return nil, fmt.Errorf("reading Workloads: %w", err)
+		return nil, Unread("list", "Workloads", job.Namespace, err)
 	}
 	var found *kueue.Workload
 	for i := range list.Items {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -117,10 +118,7 @@ func leftGates(f *Facts, found func(hit)) {
 }
 
 // count adds, by namespace, how many of the items are meant.
-func count[T any, P interface {
-	*T
-	metav1.Object
-}](counts map[string][]string, kind string, items []T, meant func(*T) bool) {
+func count[T any, P inventory.Object[T]](counts map[string][]string, kind string, items []T, meant func(*T) bool) {
 	in := map[string]int{}
 	for i := range items {
 		if meant(&items[i]) {

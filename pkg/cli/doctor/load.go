@@ -202,10 +202,7 @@ func (l *loader) processesByName(ctx context.Context) {
 }
 
 // list reads objects of one kind, and adds them to those that are known.
-func list[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, l *loader, kind Kind, into *[]T, options ...client.ListOption) {
+func list[T any, P inventory.Object[T]](ctx context.Context, l *loader, kind Kind, into *[]T, options ...client.ListOption) {
 	found, err := inventory.List[T, P](ctx, l.client, options...)
 	if err != nil {
 		l.note(kind, err)

@@ -79,7 +79,7 @@ func TestWhatTheChartNarrows(t *testing.T) {
 func TestTheLoaderReadsWherePartsAre(t *testing.T) {
 	moved := with(t, moved)
 	objects := slices.Concat(inventory.Objects(moved.Mutating), inventory.Objects(moved.Deployments), inventory.Objects(moved.ConfigMaps), inventory.Objects(moved.Leases), inventory.Objects(moved.Roles[1:]))
-	c := kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build()
+	c := kit.Fake(cluster.Scheme(), objects...).Build()
 	l := newLoader(c, now)
 	l.installation(t.Context())
 	f := l.facts

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -208,7 +209,7 @@ func jobLink(f *Facts, job *batchv1.Job, hasPods bool) Link {
 		l.State = string(batchv1.JobComplete)
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
-	case !f.Saw(pods):
+	case !f.Saw(inventory.Pods):
 		l.State = fmt.Sprintf("Active, %s ready", show.Count(ptr.Deref(job.Status.Ready, 0), "pod"))
 	case !hasPods:
 		l.WaitsFor = "its pods to be made"

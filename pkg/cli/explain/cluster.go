@@ -40,11 +40,11 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
 	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) {
 		spec.StopPolicy = nil
-		if !i.Saw(checks) {
+		if !i.Saw(inventory.AdmissionChecks) {
 			spec.AdmissionChecksStrategy = nil
 		}
 	})
-	if !i.Saw(topologies) {
+	if !i.Saw(inventory.Topologies) {
 		active.Flavors = slices.Clone(active.Flavors)
 		for n := range active.Flavors {
 			active.Flavors[n].Spec.TopologyName = nil
@@ -79,18 +79,6 @@ func atTheirBest(nodes []corev1.Node) []corev1.Node {
 	return best
 }
 
-// The kinds of an inventory, as it names those that the user may not list.
-const (
-	clusterQueues = inventory.ClusterQueues
-	localQueues   = inventory.LocalQueues
-	flavors       = inventory.Flavors
-	checks        = inventory.AdmissionChecks
-	workloads     = inventory.Workloads
-	topologies    = inventory.Topologies
-	nodes         = inventory.Nodes
-	pods          = inventory.Pods
-)
-
 // The kinds of what is made of a TrainJob, beside pods.
 const (
 	jobSets   = "jobsets.jobset.x-k8s.io"
@@ -109,17 +97,6 @@ func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor
 // of its PodSets are placed by topology.
 func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
-}
-
-// clusterQueueOf is the one that a Workload has quota of or, before that, its LocalQueue's; empty where that is not there.
-func (c *Cluster) clusterQueueOf(wl *kueue.Workload) kueue.ClusterQueueReference {
-	if wl.Status.Admission != nil {
-		return wl.Status.Admission.ClusterQueue
-	}
-	if queue := c.LocalQueue(wl.Namespace, wl.Spec.QueueName); queue != nil {
-		return queue.Spec.ClusterQueue
-	}
-	return ""
 }
 
 // find returns the first item that is wanted, or nil.

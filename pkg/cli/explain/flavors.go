@@ -167,7 +167,7 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	}
 	amount.Max = now.PotentialAvailable(at).Int64()
 	left := max(0, now.Available(at).Sub(a.taken[at]).Int64())
-	if a.Cluster.Saw(workloads) {
+	if a.Cluster.Saw(inventory.Workloads) {
 		amount.Free = &left
 	}
 	together := a.taken[at].AddInt64(requested) // The job never starts without all of its PodSets.

@@ -13,6 +13,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -144,7 +145,7 @@ func TestFlavors(t *testing.T) {
 		}).tell(told{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100),
 		"a ClusterQueue that is stopped":   given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.Hold) }).tell(h100, a100),
 		"a job that has its quota":         given(admitted).tell(told{Flavor: "h100", Fits: true, Assigned: true}, a100),
-		"a user who may not see Workloads": given(taken("h100", 4), unseenKind(workloads)).tell(h100, a100),
+		"a user who may not see Workloads": given(taken("h100", 4), unseenKind(inventory.Workloads)).tell(h100, a100),
 	}, func(f *Facts) []told {
 		return expect.Each(Flavors(f), func(v Verdict) told {
 			return told{v.Flavor, v.Fits, v.Assigned, expect.Each(v.Reasons, func(r Reason) string { return r.Message })}

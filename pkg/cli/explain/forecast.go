@@ -101,7 +101,7 @@ func (f *Facts) seesQueues() bool {
 // unseenQueues is the first kind that the user may not list of those that Kueue gives quota by, and what it would tell.
 func (f *Facts) unseenQueues() (kind, what string) {
 	unseen := append((&outlook.Outlook{Inventory: f.Cluster.Inventory}).Unseen(), "")
-	if kind = unseen[0]; slices.Contains([]string{topologies, nodes, checks}, kind) {
+	if kind = unseen[0]; slices.Contains([]string{inventory.Topologies, inventory.Nodes, inventory.AdmissionChecks}, kind) {
 		return kind, kind
 	}
 	return kind, "what others have"

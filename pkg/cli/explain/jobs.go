@@ -310,9 +310,9 @@ func (f *Facts) noRoom(pod *corev1.Pod, flavor *kueue.ResourceFlavor, message st
 	case len(tainted) > 0 && (enough || full && !f.full(flavor, message, slices.Concat(usable, tainted))):
 		taint := inventory.Untolerated(gpu.Lasting(tainted[0]), pod.Spec.Tolerations)
 		return fmt.Sprintf("ask who set taint %s on node %s to take it off", taint.ToString(), tainted[0].Name)
-	case !f.Cluster.Saw(nodes) && enough && said != nil:
+	case !f.Cluster.Saw(inventory.Nodes) && enough && said != nil:
 		return fmt.Sprintf("ask an admin who set taint %s, to take it off", said[1])
-	case flavor.Spec.TopologyName == nil && f.Cluster.Saw(workloads) && !full:
+	case flavor.Spec.TopologyName == nil && f.Cluster.Saw(inventory.Workloads) && !full:
 		return fmt.Sprintf("free GPUs of flavor %s are spread over nodes, or pods without a queue have them: requeue a small job there (kubectl trainjob requeue), or give the flavor a topology (kubectl trainjob pools generate --topology)",
 			flavor.Name)
 	}

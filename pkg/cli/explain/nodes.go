@@ -26,7 +26,7 @@ import (
 func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *Reason {
 	flavor := a.Cluster.Flavor(name)
 	if flavor == nil {
-		if !a.Cluster.Saw(flavors) {
+		if !a.Cluster.Saw(inventory.Flavors) {
 			return nil
 		}
 		return lasts(FlavorMissing, fmt.Sprintf("ResourceFlavor %s does not exist", name),
@@ -53,7 +53,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 		return lasts(Selector, fmt.Sprintf("%s asks for other nodes than the flavor's (%s)", what, labels.Set(flavor.Spec.NodeLabels)),
 			"take %s out of replicated job %s, or name labels of this flavor", what, ps.Name)
 	}
-	if !a.Cluster.Saw(nodes) || a.needsNone(ps, name) {
+	if !a.Cluster.Saw(inventory.Nodes) || a.needsNone(ps, name) {
 		return nil
 	}
 	if r := a.nodeFor(ps, flavor, tolerations); r != nil {
@@ -230,7 +230,7 @@ func (c *Cluster) checkInactive(name kueue.AdmissionCheckReference) *Reason {
 			why = active.Message
 		}
 	}
-	if !c.Saw(checks) {
+	if !c.Saw(inventory.AdmissionChecks) {
 		return nil
 	}
 	return lasts(Check, fmt.Sprintf("admission check %s is not active: %s", name, why),

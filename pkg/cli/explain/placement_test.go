@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -119,7 +120,7 @@ func TestHeld(t *testing.T) {
 	eachScene(t, "state", map[string]row[State]{
 		"out of its queue":               given(holds).stuck(Held, "Held", "is held out of queue gpus by its user", resume),
 		"before it has a Workload again": given(holds, withoutWorkload).stuck(Held, "Held", "is held out of queue gpus by its user", resume),
-		"by somebody who may not see its Workload": given(holds, func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }).stuck(Held, "Held",
+		"by somebody who may not see its Workload": given(holds, func(s *scene) { s.Workload, s.Unseen = nil, []string{inventory.Workloads} }).stuck(Held, "Held",
 			"is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota", resume),
 		"while its pods end": given(admitted, withPods(2, runningPod), holds).is(Stopping, "Held",
 			"is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),

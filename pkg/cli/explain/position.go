@@ -67,16 +67,16 @@ func (f *Facts) Place() *Position {
 	return position
 }
 
-func (c *Cluster) seesLines() bool { return c.Saw(workloads) && c.Saw(localQueues) }
+func (c *Cluster) seesLines() bool { return c.Saw(inventory.Workloads) && c.Saw(inventory.LocalQueues) }
 
 // placeOf returns how many are before a Workload that waits. What Kueue does not look at, as in a stopped LocalQueue, has no
 // place and is before nobody. Fair sharing between LocalQueues is not counted.
 func (c *Cluster) placeOf(wl *kueue.Workload, now time.Time) (n int, waits bool) {
 	if c.places == nil {
 		c.lines, c.places = map[kueue.ClusterQueueReference][]*kueue.Workload{}, map[types.UID]int{}
-		for _, p := range c.Pending() {
-			if c.InQueue(p.Workload, now) {
-				c.lines[p.ClusterQueue] = append(c.lines[p.ClusterQueue], p.Workload)
+		for _, wl := range c.Pending() {
+			if cq := c.ClusterQueueOf(wl); c.InQueue(wl, now) {
+				c.lines[cq] = append(c.lines[cq], wl)
 			}
 		}
 		for _, line := range c.lines {

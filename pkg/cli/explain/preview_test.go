@@ -73,7 +73,7 @@ type harness struct {
 
 func (h *harness) client() client.WithWatch {
 	h.Helper()
-	return kit.Fake(expect.Must(cluster.Scheme())(h), h.objects...).
+	return kit.Fake(cluster.Scheme(), h.objects...).
 		WithIndex(&jobsetapi.JobSet{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
@@ -224,7 +224,7 @@ func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 	f := h.facts()
 	expect.Same(t, "Unexpected position", &Position{Place: 5, Source: Visibility}, f.Visible)
 	expect.That(t, f.localQueue() != nil && f.Workload != nil, "LocalQueue or Workload of the namespace was not read")
-	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
+	want := []string{"nodes", inventory.ClusterQueues, inventory.Workloads, "customresourcedefinitions.apiextensions.k8s.io"}
 	expect.Same(t, "Unexpected unseen kinds", want, Explain(f).Unseen)
 }
 

@@ -88,22 +88,15 @@ func (p *printer) chain(e *Explanation) {
 	if len(e.Chain) == 0 {
 		return
 	}
-	heading := []string{"OBJECT", "STATE", "WAITS FOR"}
-	if p.wide {
-		heading = slices.Insert(heading, 2, "NODES")
-	}
-	table := show.NewTable(heading...)
+	table := show.NewTable("OBJECT", "STATE", "NODES", "WAITS FOR")
 	for _, link := range e.Chain {
 		name, nodes := link.Kind+" "+link.Name, ""
 		if link.Pods != nil {
 			name, nodes = link.Name, strings.Join(link.Pods.Nodes, ",")
 		}
-		row := []any{strings.Repeat("  ", link.Depth) + name, link.State, p.paint.Yellow(link.WaitsFor)}
-		if p.wide {
-			row = slices.Insert(row, 2, any(nodes))
-		}
-		table.Row(row...)
+		table.Row(strings.Repeat("  ", link.Depth)+name, link.State, nodes, p.paint.Yellow(link.WaitsFor))
 	}
+	table.Hide(!p.wide, "NODES")
 	p.say("\n")
 	p.show(table)
 }

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -20,7 +21,7 @@ func TestPrint(t *testing.T) {
 		s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[disk]",
 			Setting:  provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}, Value: json.RawMessage(`"` + strings.Repeat("long ", 20) + `"`)},
 			Overrode: []provenance.Setting{{Source: provenance.Source{Kind: provenance.Patch, Manager: "example.com/me"}, Value: json.RawMessage(`"b"`)}}}}
-		s.inventory.Unseen = []string{nodes}
+		s.inventory.Unseen = []string{inventory.Nodes}
 	})
 	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 2nd of 2 pending.
 What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) above that of those in front
@@ -96,7 +97,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    assigned
 `
 	expect.Rows(t, map[string]row[string]{
-		"with flavors there alone": {scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(nodes))},
+		"with flavors there alone": {scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(inventory.Nodes))},
 			want: `TrainJob team/llm is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100.
 
 OBJECT                        STATE      WAITS FOR

@@ -100,8 +100,8 @@ func (f *Facts) outranked() bool {
 		p := f.Place()
 		return p != nil && p.Place > 1
 	}
-	return slices.ContainsFunc(f.Cluster.Pending(), func(p inventory.Pending) bool {
-		return p.ClusterQueue == f.clusterQueueName() && f.Cluster.InQueue(p.Workload, f.Now) && kueuelib.Priority(p.Workload) >= f.Priority
+	return slices.ContainsFunc(f.Cluster.Pending(), func(wl *kueue.Workload) bool {
+		return f.Cluster.ClusterQueueOf(wl) == f.clusterQueueName() && f.Cluster.InQueue(wl, f.Now) && kueuelib.Priority(wl) >= f.Priority
 	})
 }
 
@@ -109,16 +109,6 @@ func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {
 	return inventory.Find(f.Classes.Items, "", name)
 }
 
-func (f *Facts) otherClasses() string { return namesOf(f.Classes.Items, "there is none") }
-
-// namesOf lists objects by their names, or says that there are none.
-func namesOf[T any, P interface {
-	*T
-	metav1.Object
-}](items []T, none string) string {
-	var names []string
-	for i := range items {
-		names = append(names, P(&items[i]).GetName())
-	}
-	return cmp.Or(strings.Join(names, ", "), none)
+func (f *Facts) otherClasses() string {
+	return cmp.Or(strings.Join(inventory.Names(inventory.Objects(f.Classes.Items)), ", "), "there is none")
 }

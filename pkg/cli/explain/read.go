@@ -73,7 +73,7 @@ func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts,
 func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Snapshot, error) {
 	r := newReading(c, namespace, name)
 	r.Now = time.Now()
-	list(ctx, r, workloads, &r.Workloads)
+	list(ctx, r, inventory.Workloads, &r.Workloads)
 	r.children(ctx)
 	list(ctx, r, "events", &r.Events)
 	return r.Snapshot, r.err
@@ -151,10 +151,7 @@ func (r *reading) kueue(ctx context.Context) {
 }
 
 // list reads a kind in the namespaces of the jobs, and adds to what is known; a kind that may not be listed is noted.
-func list[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, r *reading, kind string, into *[]T, options ...client.ListOption) {
+func list[T any, P inventory.Object[T]](ctx context.Context, r *reading, kind string, into *[]T, options ...client.ListOption) {
 	if r.err != nil || !r.Saw(kind) {
 		return
 	}
@@ -172,8 +169,8 @@ func list[T any, P interface {
 // decide nothing; their Workloads do, so that these stay unseen in the inventory.
 func (r *reading) queues(ctx context.Context) {
 	r.Workloads = r.inventory.Workloads
-	if !r.inventory.Saw(workloads) {
-		list(ctx, r, workloads, &r.Workloads)
+	if !r.inventory.Saw(inventory.Workloads) {
+		list(ctx, r, inventory.Workloads, &r.Workloads)
 		for n := range r.Workloads {
 			r.inventory.SetOverhead(r.Workloads[n].Spec.PodSets)
 		}
@@ -182,11 +179,11 @@ func (r *reading) queues(ctx context.Context) {
 }
 
 func (r *reading) localQueues(ctx context.Context) {
-	if r.inventory.Saw(localQueues) {
+	if r.inventory.Saw(inventory.LocalQueues) {
 		return
 	}
-	if list(ctx, r, localQueues, &r.inventory.LocalQueues); r.Saw(localQueues) {
-		r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(kind string) bool { return kind == localQueues })
+	if list(ctx, r, inventory.LocalQueues, &r.inventory.LocalQueues); r.Saw(inventory.LocalQueues) {
+		r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(kind string) bool { return kind == inventory.LocalQueues })
 	}
 }
 
@@ -205,7 +202,7 @@ func (r *reading) children(ctx context.Context) {
 	}
 	list(ctx, r, jobSets, &r.JobSets, named...)
 	list(ctx, r, childJobs, &r.Jobs, of)
-	list(ctx, r, pods, &r.Pods, of)
+	list(ctx, r, inventory.Pods, &r.Pods, of)
 	slices.SortFunc(r.Jobs, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 }
 

@@ -22,6 +22,7 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -64,7 +65,7 @@ func TestReadAll(t *testing.T) {
 			visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
 		}, want: map[string]Position{"m-second": {Place: 5, Source: Visibility}}},
 		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
-			unseen: []string{jobSets, childJobs, pods, workloads, localQueues, "events"}},
+			unseen: []string{jobSets, childJobs, inventory.Pods, inventory.Workloads, inventory.LocalQueues, "events"}},
 	}, func(t *testing.T, tc row) {
 		tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 		c := tc.harness.client()
@@ -294,6 +295,6 @@ func TestTurns(t *testing.T) {
 	}
 	expect.Same(t, "Unexpected turns", want, turns, cmpopts.IgnoreFields(scheduler.Turn{}, "Workload", "ClusterQueue"))
 
-	_, err := (&Snapshot{Facts: []*Facts{newScene(unseenKind(workloads)).facts(t)}}).Turns(t.Context())
+	_, err := (&Snapshot{Facts: []*Facts{newScene(unseenKind(inventory.Workloads)).facts(t)}}).Turns(t.Context())
 	expect.That(t, err != nil, "Turns among those that may not be seen")
 }

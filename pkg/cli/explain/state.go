@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
@@ -240,12 +241,12 @@ func podsLeft(f *Facts, so string) string {
 
 func running(f *Facts) State {
 	run := int64(len(f.livePods()))
-	if !f.Saw(pods) {
+	if !f.Saw(inventory.Pods) {
 		_, wanted := f.podsMade()
 		run = int64(wanted)
 	}
 	s := State{Phase: Running, Reason: "Running", Message: "runs", Since: f.conditionSince(kueue.WorkloadAdmitted)}
-	if f.Saw(pods) || f.hiddenJobs() == nil {
+	if f.Saw(inventory.Pods) || f.hiddenJobs() == nil {
 		s.Message += fmt.Sprintf(" with %s", show.Count(run, "pod"))
 	}
 	if f.Workload != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
@@ -151,7 +152,7 @@ func unmanaged(f *Facts) *State {
 	}
 	s := &State{Phase: NotManaged, Reason: jobevents.ReasonNotManaged, Remedy: f.managedRemedy()}
 	if known && managed {
-		if f.Job.Suspended() || !f.Saw(workloads) || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
+		if f.Job.Suspended() || !f.Saw(inventory.Workloads) || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
 			return nil
 		}
 		s.Reason, s.Message, s.Remedy = "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"

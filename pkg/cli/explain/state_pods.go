@@ -102,7 +102,7 @@ func unplaced(f *Facts) *State {
 func starting(f *Facts) *State {
 	s := &State{Phase: Starting, Since: f.conditionSince(kueue.WorkloadAdmitted)}
 	hidden := f.hiddenJobs()
-	if hidden == nil && !f.Saw(pods) {
+	if hidden == nil && !f.Saw(inventory.Pods) {
 		return f.byJobs(s)
 	}
 	var missing []string

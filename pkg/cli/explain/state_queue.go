@@ -51,7 +51,7 @@ func localQueueAway(f *Facts) *State {
 	switch {
 	case name == "":
 		return &State{Reason: "NoQueue", Message: "names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", Remedy: labelRemedy}
-	case queue == nil && f.Cluster.Saw(localQueues):
+	case queue == nil && f.Cluster.Saw(inventory.LocalQueues):
 		return &State{Reason: "LocalQueueMissing",
 			Message: fmt.Sprintf("names LocalQueue %s, which does not exist in namespace %s", name, f.Job.Namespace),
 			Remedy:  fmt.Sprintf("create it, or label the job with one that exists: %s", f.otherQueues())}
@@ -66,9 +66,9 @@ func localQueueAway(f *Facts) *State {
 // otherQueues names the LocalQueues of the job's namespace that it could have instead of its own.
 func (f *Facts) otherQueues() string {
 	others := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool {
-		return q.Namespace == f.Job.Namespace && q.Name != f.queueName() && (!f.Cluster.Saw(clusterQueues) || f.Cluster.ClusterQueue(q.Spec.ClusterQueue) != nil)
+		return q.Namespace == f.Job.Namespace && q.Name != f.queueName() && (!f.Cluster.Saw(inventory.ClusterQueues) || f.Cluster.ClusterQueue(q.Spec.ClusterQueue) != nil)
 	})
-	return namesOf(others, "namespace "+f.Job.Namespace+" has none")
+	return cmp.Or(strings.Join(inventory.Names(inventory.Objects(others)), ", "), "namespace "+f.Job.Namespace+" has none")
 }
 
 func clusterQueueAway(f *Facts) *State {
@@ -80,7 +80,7 @@ func clusterQueueAway(f *Facts) *State {
 		}
 	}
 	switch {
-	case cq == nil && (name == "" || !f.Cluster.Saw(clusterQueues)):
+	case cq == nil && (name == "" || !f.Cluster.Saw(inventory.ClusterQueues)):
 		return clusterQueueUnseen(f)
 	case cq == nil:
 		return &State{Reason: "ClusterQueueMissing",
@@ -143,7 +143,7 @@ func (f *Facts) why() *State {
 		return s
 	}
 	if f.clusterQueue() == nil {
-		return f.kueueSays(clusterQueues, "the ClusterQueue")
+		return f.kueueSays(inventory.ClusterQueues, "the ClusterQueue")
 	}
 	d := f.forecast()
 	switch {
@@ -300,7 +300,7 @@ func (f *Facts) unready() *kueue.Workload {
 func (f *Facts) looksAtOthers() bool {
 	return find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
 		looked := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		return looked != nil && !f.overdue(looked.LastTransitionTime) && f.Cluster.clusterQueueOf(wl) == f.clusterQueueName()
+		return looked != nil && !f.overdue(looked.LastTransitionTime) && f.Cluster.ClusterQueueOf(wl) == f.clusterQueueName()
 	}) != nil
 }
 

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
@@ -210,9 +211,9 @@ func TestStateOf(t *testing.T) {
 		}).is(NotCreated, "Unseen",
 			`cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`,
 			"ask an admin for the right to get it, or name a file with the runtime beside the job by -f"),
-		"ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, new(int32(4)) }).is(
+		"ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{inventory.Pods}, new(int32(4)) }).is(
 			Running, "Running", runs4, ""),
-		"not ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen = []string{pods} }).is(Starting, "PodsNotReady",
+		"not ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen = []string{inventory.Pods} }).is(Starting, "PodsNotReady",
 			"was started (node on flavor h100), and 0 of 4 pods are ready", "ask for the right to list pods, which says why they are not"),
 		"without a queue": given(func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }).is(NotManaged, "NoQueue",
 			"names no queue: it runs outside of all quotas", labelRemedy),
@@ -226,9 +227,7 @@ func TestStateOf(t *testing.T) {
 			"names no queue and is suspended by its user", "resume it (spec.suspend: false), or "+labelRemedy),
 		"without a queue where all TrainJobs need one": given(func(s *scene) {
 			s.Workload, s.Job.Labels = nil, nil
-			if _, err := s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-				panic(err)
-			}
+			s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")})
 		}).stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
 		"just made": given(admitted, justMade).is(Unqueued, "JustMade", "has no Workload yet", ""),
 		"just made, and Trainer has not made its JobSet": given(justMade).is(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
@@ -259,7 +258,7 @@ func TestStateOf(t *testing.T) {
 			"is not queued, because its pods cannot be told: runtime not found: there is no ClusterTrainingRuntime \"torch\"", ""),
 		"its runtime went while it waits": given(taken("h100", 3), func(s *scene) { s.Undescribed = missing }).stuck(Waiting, "RuntimeMissing",
 			needs32+"and its pods cannot be told any more: runtime not found: there is no ClusterTrainingRuntime \"torch\""+alone, ""),
-		"a user who may not see Workloads": given(func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }).is(Unqueued, "Unseen",
+		"a user who may not see Workloads": given(func(s *scene) { s.Workload, s.Unseen = nil, []string{inventory.Workloads} }).is(Unqueued, "Unseen",
 			"is in a queue; you may not see its Workload", ""),
 		"deactivated by somebody": given(switchedOff).stuck(Deactivated, "Deactivated",
 			takenOut, `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`),
@@ -305,24 +304,24 @@ func TestStateOf(t *testing.T) {
 		}).stuck(Waiting, "NamespaceNotAllowed",
 			waits+", whose namespaceSelector does not take namespace team",
 			"label the namespace as spec.namespaceSelector of ClusterQueue gpus wants it, or widen the selector"),
-		"a user who may not see ClusterQueues, one that is inactive": given(withoutClusterQueues, unseenKind(clusterQueues), func(s *scene) {
+		"a user who may not see ClusterQueues, one that is inactive": given(withoutClusterQueues, unseenKind(inventory.ClusterQueues), func(s *scene) {
 			s.inventory.LocalQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: "False", Message: "Can't submit new workloads to clusterQueue"}}
 		}).stuck(Waiting, "LocalQueueInactive",
 			waits+", and the LocalQueue is not active: Can't submit new workloads to clusterQueue",
 			"ask an admin to look at the ClusterQueue: kubectl describe clusterqueue gpus"),
-		"a user who may not see ClusterQueues": given(withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")).is(
+		"a user who may not see ClusterQueues": given(withoutClusterQueues, unseenKind(inventory.ClusterQueues), unseenKind(inventory.Workloads), withoutQuota("couldn't assign flavors")).is(
 			Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
 			"ask an admin to run this command: you may not see the ClusterQueue"),
-		"a user who may not see what others have, of a job that Kueue has refused": given(taken("h100", 4), unseenKind(workloads), refusedBefore(4*time.Minute, "Pending")).is(
+		"a user who may not see what others have, of a job that Kueue has refused": given(taken("h100", 4), unseenKind(inventory.Workloads), refusedBefore(4*time.Minute, "Pending")).is(
 			Waiting, "Unseen", needs32+"and Kueue says: resource cpu unavailable in ClusterQueue", askAdmin),
-		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(workloads), strict, func(s *scene) {
+		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(inventory.Workloads), strict, func(s *scene) {
 			s.Visible = &Position{Place: 2, Pending: 3, Source: Visibility}
 		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd of 3 pending", askAdmin),
 		"a user who may not see admission checks, of a job that Kueue has refused": given(withoutChecks, taken("h100", 4), refusedBefore(time.Minute, "Pending")).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
 		"a user who may not see admission checks, of a job that fits": given(withoutChecks, refusedBefore(time.Minute, "Pending")).is(
 			Waiting, "Unseen", needs32+"and Kueue says: resource cpu unavailable in ClusterQueue"+alone, "ask an admin to run this command: you may not see admissionchecks.kueue.x-k8s.io"),
-		"a user who may not see what others have, of more than there ever is": given(unseenKind(workloads), ofH100, func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(
+		"a user who may not see what others have, of more than there ever is": given(unseenKind(inventory.Workloads), ofH100, func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(
 			Waiting, "ExceedsQuota", waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most", raiseOrCut+"8 GPUs"),
 		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 3rd of 4 pending",
@@ -456,9 +455,9 @@ func TestStateOf(t *testing.T) {
 		"started, for whom may not see Jobs": given(admitted, withPods(4, runningPod), unlisted(childJobs)).is(
 			Starting, "Unseen", startedUnseen+"jobs.batch", "ask for the right to list them"),
 		"ready, for whom may not see JobSets": given(admitted, withPods(4, runningPod), readyInTrainer, unlisted(jobSets, childJobs)).is(Running, "Running", runs4, ""),
-		"ready, for whom may not see anything of it": given(admitted, readyInTrainer, unlisted(jobSets, childJobs, pods)).is(
+		"ready, for whom may not see anything of it": given(admitted, readyInTrainer, unlisted(jobSets, childJobs, inventory.Pods)).is(
 			Running, "Running", "runs in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
-		"started, for whom may not see anything of it": given(admitted, unlisted(jobSets, childJobs, pods)).is(
+		"started, for whom may not see anything of it": given(admitted, unlisted(jobSets, childJobs, inventory.Pods)).is(
 			Starting, "Unseen", startedUnseen+"jobsets.jobset.x-k8s.io", "ask for the right to list them"),
 		"pods that no node takes, for whom may not see JobSets": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none")), unlisted(jobSets)).is(
 			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
@@ -485,7 +484,7 @@ func TestStateOf(t *testing.T) {
 			fourPods+"Unschedulable ("+noGPUs+")", "ask who set taint repair=gpu:NoSchedule on node h100-1 to take it off"),
 		"pods that lack a node with a taint, for whom may not see nodes": given(admitted, taintedNode, withPods(4, refusedBy("0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu}. preemption: none")), func(s *scene) {
 			s.inventory.Nodes = nil
-			unseenKind(nodes)(s)
+			unseenKind(inventory.Nodes)(s)
 		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu})",
 			"ask an admin who set taint {repair: gpu}, to take it off"),
 		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
@@ -543,13 +542,13 @@ func TestStateOf(t *testing.T) {
 		}).is(NotCreated, "BehindOthers",
 			"would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, "+
 				"and team/guest (priority 0) is before it in ClusterQueue guests and cannot start: others keep what it would take", "wait, or give the job a higher priority than the one in front"),
-		"a manifest of one who does not see what others have": given(manifestOf, unseenKind(workloads)).is(NotCreated, "Unseen",
+		"a manifest of one who does not see what others have": given(manifestOf, unseenKind(inventory.Workloads)).is(NotCreated, "Unseen",
 			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have",
 			"ask an admin to run this command, or submit the job and explain it by its name"),
-		"a manifest of one who does not see the nodes of a topology": given(onlyTopologies, manifestOf, unseenKind(nodes), func(s *scene) { s.inventory.Nodes = nil }).is(NotCreated, "Unseen",
+		"a manifest of one who does not see the nodes of a topology": given(onlyTopologies, manifestOf, unseenKind(inventory.Nodes), func(s *scene) { s.inventory.Nodes = nil }).is(NotCreated, "Unseen",
 			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see nodes",
 			"ask an admin to run this command, or submit the job and explain it by its name"),
-		"a manifest of one who does not see topologies, where quota is in use": given(onlyTopologies, manifestOf, unseenKind(topologies), taken("h100", 4), func(s *scene) { s.inventory.Topologies = nil }).is(NotCreated, "QuotaInUse",
+		"a manifest of one who does not see topologies, where quota is in use": given(onlyTopologies, manifestOf, unseenKind(inventory.Topologies), taken("h100", 4), func(s *scene) { s.inventory.Topologies = nil }).is(NotCreated, "QuotaInUse",
 			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 		"a manifest of one who does not see admission checks, where quota is in use": given(manifestOf, withoutChecks, taken("h100", 4)).is(NotCreated, "QuotaInUse",
 			wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
@@ -667,7 +666,7 @@ func unlisted(kinds ...string) func(*scene) {
 func withoutChecks(s *scene) {
 	checkedBy("x")(s)
 	s.inventory.AdmissionChecks = nil
-	unseenKind(checks)(s)
+	unseenKind(inventory.AdmissionChecks)(s)
 }
 
 // delayed is the job whose admission check has been Ready for some minutes, and that Kueue has yet to find nodes for.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
@@ -34,8 +35,8 @@ func unqueued(f *Facts) *State {
 	held := f.heldBack()
 	wait, known := f.waitForJobSet()
 	switch {
-	case !f.Saw(workloads):
-		s.Reason, s.Hidden, s.Message = Unseen, workloads, "is in a queue; you may not see its Workload"
+	case !f.Saw(inventory.Workloads):
+		s.Reason, s.Hidden, s.Message = Unseen, inventory.Workloads, "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
 	case runtimeMissing(f.Undescribed):
@@ -185,8 +186,8 @@ func heldOut(f *Facts) *State {
 	begun := since(metav1.NewTime(kueueconfig.LastWritten(ours, kueueconstants.QueueLabel)))
 	s := &State{Phase: Held, Reason: "Held", Stuck: true, Since: begun, Message: fmt.Sprintf("is held out of queue %s by its user", queue),
 		Remedy: fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
-	if f.Workload == nil && !f.Saw(workloads) {
-		s.Hidden = workloads
+	if f.Workload == nil && !f.Saw(inventory.Workloads) {
+		s.Hidden = inventory.Workloads
 		s.Message += "; you may not see its Workload, nor so whether it still has quota"
 	}
 	return s

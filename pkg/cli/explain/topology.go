@@ -56,7 +56,7 @@ func (a *assigner) noLevel(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reas
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with
 // empty ones that are ready: what does not fit there never will.
 func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
-	if !a.places(flavor) || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
+	if !a.places(flavor) || !a.Cluster.Saw(inventory.Pods) || !a.Cluster.Saw(inventory.Workloads) {
 		return nil
 	}
 	why := a.noPlacement(a.Cluster.now, ps, flavor)
@@ -83,7 +83,7 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 // check makes the nodes, or leads to other clusters, it looks later.
 func (a *assigner) places(flavor *kueue.ResourceFlavor) bool {
 	queue := a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
-	return flavor.Spec.TopologyName != nil && queue != nil && (a.Cluster.Saw(checks) || len(inventory.Checks(a.cq)) == 0) &&
+	return flavor.Spec.TopologyName != nil && queue != nil && (a.Cluster.Saw(inventory.AdmissionChecks) || len(inventory.Checks(a.cq)) == 0) &&
 		!queue.HasMultiKueueAdmissionCheck() && !queue.HasProvRequestAdmissionCheck(kueue.ResourceFlavorReference(flavor.Name))
 }
 

@@ -58,8 +58,8 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		return false, fmt.Errorf("TrainJob %s: %w", key, err)
 	}
 	freed := job.DeepCopy()
-	if changed, err := h.field.Set(&freed.Spec, placements); err != nil || !changed {
-		return false, err
+	if !h.field.Set(&freed.Spec, placements) {
+		return false, nil
 	}
 	err = h.setEntry(ctx, job, placements)
 	if apierrors.IsInvalid(err) {
@@ -110,9 +110,7 @@ func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placeme
 		}
 	}
 	return h.write(ctx, job, func(spec *trainjob.Spec) error {
-		if _, err := h.field.Set(spec, placements); err != nil {
-			return err
-		}
+		h.field.Set(spec, placements)
 		return patch.Stamp(spec.RuntimePatches, metav1.Now())
 	})
 }

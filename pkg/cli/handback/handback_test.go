@@ -127,7 +127,7 @@ func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
 		"it ran through an upgrade from Trainer 2.1": {err: says},
 		"it runs in another cluster":                 {change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, said: says},
 		"it has one": {change: func(job *trainjob.TrainJob) {
-			expect.Must(patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+			patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")})
 		}},
 		"it is in no queue": {change: func(job *trainjob.TrainJob) { job.Labels = nil }},
 		"it ended": {change: func(job *trainjob.TrainJob) {
@@ -158,7 +158,7 @@ func TestRunReportsWhatRunsWithTheGate(t *testing.T) {
 		"somebody has labelled a Job":        {change: func(child *batchv1.Job) { child.OwnerReferences = nil }},
 	}, func(t *testing.T, tc row) {
 		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "q"}}}
-		expect.Must(patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+		patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")})
 		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
 		child := kit.ChildJob(js, "node")
 		child.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
@@ -170,8 +170,8 @@ func TestRunReportsWhatRunsWithTheGate(t *testing.T) {
 }
 
 func TestForetell(t *testing.T) {
-	respelt := expect.Must(trainjob.NewRuntimePatch(json.RawMessage(`{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[
-		{"name":"node","template":{"spec":{"template":{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":2000000000}}]}}}}}]}}}}`)))(t)
+	respelt := trainjob.NewRuntimePatch(json.RawMessage(`{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[
+		{"name":"node","template":{"spec":{"template":{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":2000000000}}]}}}}}]}}}}`))
 	type row struct {
 		field, err, said string
 		respelt          bool
@@ -212,7 +212,7 @@ func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
 	c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
 	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]string{"llm": "spec.trainer"}}
 	// One that an earlier run has freed has an entry without the gate.
-	expect.Must(ours.Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+	ours.Set(&job.Spec, []patch.Placement{patch.Freed("node")})
 	expect.NoError(t, c.Update(t.Context(), job))
 	expect.Must(h.handBack(t.Context(), job))(t)
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
@@ -284,7 +284,7 @@ func TestHandBackHasTrainerStampNothing(t *testing.T) {
 
 func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 	t.Helper()
-	expect.Must(ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
+	ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")})
 }
 
 // clusterWith returns a cluster with a TrainJob whose CRD has the field, and with a webhook

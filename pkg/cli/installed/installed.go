@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,25 +30,19 @@ import (
 const ManagerDeployment = "kueue-trainer-controller-manager"
 
 // Scheme has every kind that the commands look at. TrainJobs come as trainjob.TrainJob.
-func Scheme() (*runtime.Scheme, error) {
+func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, jobsetapi.AddToScheme, kueue.AddToScheme, visibility.AddToScheme, trainjob.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
+		utilruntime.Must(add(scheme))
 	}
-	return scheme, nil
+	return scheme
 }
 
 // Connect connects to a cluster. Nothing is cached.
 func Connect(config *rest.Config) (client.WithWatch, error) {
-	scheme, err := Scheme()
-	if err != nil {
-		return nil, err
-	}
-	return client.NewWithWatch(Hurried(config), client.Options{Scheme: scheme})
+	return client.NewWithWatch(Hurried(config), client.Options{Scheme: Scheme()})
 }
 
 // Hurried is a configuration for a command, which asks much at once, and then never again; kubectl has

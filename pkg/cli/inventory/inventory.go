@@ -60,11 +60,14 @@ const (
 // Saw reports whether a kind could be listed.
 func (i *Inventory) Saw(kind string) bool { return !slices.Contains(i.Unseen, kind) }
 
-// Find returns the object of a name, or nil.
-func Find[T any, P interface {
+// Object is what a pointer to an object of a list is.
+type Object[T any] interface {
 	*T
-	metav1.Object
-}](items []T, namespace, name string) *T {
+	client.Object
+}
+
+// Find returns the object of a name, or nil.
+func Find[T any, P Object[T]](items []T, namespace, name string) *T {
 	for i := range items {
 		if obj := P(&items[i]); obj.GetNamespace() == namespace && obj.GetName() == name {
 			return &items[i]
@@ -74,10 +77,7 @@ func Find[T any, P interface {
 }
 
 // Objects returns the objects of a list.
-func Objects[T any, P interface {
-	*T
-	client.Object
-}](items []T) []client.Object {
+func Objects[T any, P Object[T]](items []T) []client.Object {
 	objects := make([]client.Object, 0, len(items))
 	for i := range items {
 		objects = append(objects, P(&items[i]))

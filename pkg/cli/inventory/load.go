@@ -94,10 +94,7 @@ type loader struct {
 }
 
 // read reads the objects of a kind, sorted.
-func read[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, l *loader, kind string, to *[]T) {
+func read[T any, P Object[T]](ctx context.Context, l *loader, kind string, to *[]T) {
 	if l.err != nil {
 		return
 	}
@@ -111,10 +108,7 @@ func read[T any, P interface {
 }
 
 // List lists the objects of a kind.
-func List[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, c client.Client, options ...client.ListOption) (found []T, err error) {
+func List[T any, P Object[T]](ctx context.Context, c client.Client, options ...client.ListOption) (found []T, err error) {
 	kind, err := c.GroupVersionKindFor(P(new(T)))
 	if err != nil {
 		return nil, err

@@ -22,30 +22,27 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 )
 
-// Pending is a Workload that waits for quota.
-type Pending struct {
-	Workload *kueue.Workload
-	// ClusterQueue is empty when the Workload's LocalQueue does not exist or could not
-	// be listed.
-	ClusterQueue kueue.ClusterQueueReference
-}
-
 // Pending returns the Workloads that wait for quota: those that are active, not finished
 // and hold none.
-func (i *Inventory) Pending() []Pending {
-	var pending []Pending
+func (i *Inventory) Pending() (pending []*kueue.Workload) {
 	for n := range i.Workloads {
-		wl := &i.Workloads[n]
-		if !kueuelib.IsAdmissible(wl) {
-			continue
+		if wl := &i.Workloads[n]; kueuelib.IsAdmissible(wl) {
+			pending = append(pending, wl)
 		}
-		p := Pending{Workload: wl}
-		if queue := i.LocalQueue(wl.Namespace, wl.Spec.QueueName); queue != nil {
-			p.ClusterQueue = queue.Spec.ClusterQueue
-		}
-		pending = append(pending, p)
 	}
 	return pending
+}
+
+// ClusterQueueOf is the one that a Workload has quota of or, before that, its LocalQueue's; empty where that does not exist or
+// could not be listed.
+func (i *Inventory) ClusterQueueOf(wl *kueue.Workload) kueue.ClusterQueueReference {
+	if wl.Status.Admission != nil {
+		return wl.Status.Admission.ClusterQueue
+	}
+	if queue := i.LocalQueue(wl.Namespace, wl.Spec.QueueName); queue != nil {
+		return queue.Spec.ClusterQueue
+	}
+	return ""
 }
 
 // InQueue reports whether Kueue would look at a Workload that waits as things are.
@@ -74,12 +71,12 @@ func JobName(wl *kueue.Workload) string {
 // against. One that could run in several flavors counts in each.
 func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceName) resource.Quantity {
 	var sum int64
-	for _, p := range i.Pending() {
-		if cq := i.ClusterQueue(p.ClusterQueue); cq == nil || QuotaOf(cq.Spec.ResourceGroups, kueue.ResourceFlavorReference(flavor.Name), name) == nil {
+	for _, wl := range i.Pending() {
+		if cq := i.ClusterQueue(i.ClusterQueueOf(wl)); cq == nil || QuotaOf(cq.Spec.ResourceGroups, kueue.ResourceFlavorReference(flavor.Name), name) == nil {
 			continue
 		}
-		for n, requests := range kueuelib.TotalRequests(WithRequests(p.Workload)) {
-			if !Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) {
+		for n, requests := range kueuelib.TotalRequests(WithRequests(wl)) {
+			if !Refuses(flavor, &wl.Spec.PodSets[n].Template.Spec) {
 				sum = kueuelib.Sum(sum, requests.Requests.ResourceValue(name))
 			}
 		}

@@ -55,7 +55,7 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
 		i.ClusterQueues = []kueue.ClusterQueue{*kit.ClusterQueue("pool", kit.Quota{Flavor: "h100", GPUs: "8"})}
 	}
-	if f.Workload != nil && i.Saw(workloads) {
+	if f.Workload != nil && i.Saw(inventory.Workloads) {
 		i.Workloads = []kueue.Workload{*f.Workload}
 	}
 	f.Cluster = expect.Must(explain.NewCluster(t.Context(), i))(t)
@@ -98,10 +98,10 @@ func in(w explain.Worker) func(*explain.Facts) {
 }
 
 // withoutWorkload is the job of somebody who may not see Workloads.
-func withoutWorkload(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} }
+func withoutWorkload(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{inventory.Workloads} }
 
 func TestLines(t *testing.T) {
-	everything := []string{workloads, clusterQueues}
+	everything := []string{inventory.Workloads, clusterQueues}
 	type row struct {
 		unseen  []string
 		change  func(*explain.Facts)
@@ -112,18 +112,18 @@ func TestLines(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"a job that waits, and why": {want: "llm Waiting gpus - 16 100 1 5m ExceedsQuota"},
 		"one that waits for a user who sees a namespace": {unseen: everything, want: "llm Waiting gpus - 16 100 <unknown> 5m <unknown>",
-			unknown: []Unseen{{clusterQueues, []string{"reason"}}, {workloads, []string{"position"}}}},
+			unknown: []Unseen{{clusterQueues, []string{"reason"}}, {inventory.Workloads, []string{"position"}}}},
 		"one that waits, with Kueue's answer for that user": {unseen: everything, change: func(f *explain.Facts) { f.Visible = &explain.Position{Place: 7} },
 			want: "llm Waiting gpus - 16 100 7 5m <unknown>", unknown: []Unseen{{clusterQueues, []string{"reason"}}}},
 		"one whose Workload may not be seen": {unseen: everything, change: withoutWorkload,
 			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
-			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}}},
+			unknown: []Unseen{{inventory.Workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}}},
 		"one that is held, whose Workload may not be seen": {unseen: everything,
 			change:  kit.All(withoutWorkload, func(f *explain.Facts) { f.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }),
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
-			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}}},
+			unknown: []Unseen{{inventory.Workloads, []string{"flavors", "gpus", "priority", "reason"}}}},
 		"one that has ended, whose Workload may not be seen": {unseen: everything, change: kit.All(withoutWorkload, ended),
-			want: "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done", unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}}},
+			want: "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done", unknown: []Unseen{{inventory.Workloads, []string{"flavors", "gpus", "priority"}}}},
 		"one without a Workload": {change: func(f *explain.Facts) { f.Workload = nil }, want: "llm Unqueued gpus - - - - - NobodyReacts"},
 		"one that runs, with the flavor of its GPUs, where pods may not be seen": {change: kit.All(runs(1), podsUnseen), want: "llm Running gpus h100 16 100 - 3m -"},
 		"one that starts, where pods may not be seen":                            {change: kit.All(runs(0), podsUnseen), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady"},
@@ -149,7 +149,7 @@ func TestLines(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		f := facts(t, tc.unseen, tc.change)
 		got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
-		cells := expect.Each((table{}).row(&got.TrainJobs[0], now), func(cell any) string { return fmt.Sprint(cell) })
+		cells := expect.Each((table{}).row(&got.TrainJobs[0], now)[3:12], func(cell any) string { return fmt.Sprint(cell) }) // NAME to REASON
 		expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
 		expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
 		expect.Same(t, "Unexpected workers", tc.workers, got.Workers)

@@ -31,20 +31,14 @@ type table struct {
 }
 
 func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
-	heading := []string{"NAME", "STATE", "QUEUE", "FLAVOR", "GPUS", "PRIORITY", "POSITION", "SINCE", "REASON"}
-	if t.namespaces {
-		heading = append([]string{"NAMESPACE"}, heading...)
-	}
-	if t.wide {
-		heading = append(heading, "CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
-	}
-	if t.cohorts {
-		heading = append([]string{"COHORT", "NEXT"}, heading...)
-	}
-	rows := show.NewTable(heading...)
+	rows := show.NewTable("COHORT", "NEXT", "NAMESPACE", "NAME", "STATE", "QUEUE", "FLAVOR", "GPUS", "PRIORITY", "POSITION", "SINCE", "REASON",
+		"CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
 	for i := range jobs {
 		rows.Row(t.row(&jobs[i], now)...)
 	}
+	rows.Hide(!t.cohorts, "COHORT", "NEXT")
+	rows.Hide(!t.namespaces, "NAMESPACE")
+	rows.Hide(!t.wide, "CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
 	return rows.Print(out, t.paint)
 }
 
@@ -67,24 +61,16 @@ func (t table) row(job *TrainJob, now time.Time) []any {
 	if job.Position != nil {
 		position = strconv.Itoa(*job.Position)
 	}
-	row := []any{
+	cluster := job.Cluster
+	if len(job.Nominated) > 0 { // It may come to one of these.
+		cluster = strings.Join(job.Nominated, ",") + "?"
+	}
+	return []any{
+		job.cell("cohort", job.Cohort), job.Turn, job.Namespace,
 		job.Name, state, job.cell("queue", job.Queue), job.cell("flavors", strings.Join(job.Flavors, ",")), job.cell("gpus", gpusText(job)),
 		job.cell("priority", priority), job.cell("position", position), job.cell("since", since), job.cell("reason", reason),
+		job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", cluster), job.cell("user", job.User), startText(job), job.cell("message", job.Message),
 	}
-	if t.namespaces {
-		row = append([]any{job.Namespace}, row...)
-	}
-	if t.wide {
-		cluster := job.Cluster
-		if len(job.Nominated) > 0 { // It may come to one of these.
-			cluster = strings.Join(job.Nominated, ",") + "?"
-		}
-		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", cluster), job.cell("user", job.User), startText(job), job.cell("message", job.Message))
-	}
-	if t.cohorts {
-		row = append([]any{job.cell("cohort", job.Cohort), job.Turn}, row...)
-	}
-	return row
 }
 
 // cell is a value, or why there is none.

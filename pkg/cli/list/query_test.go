@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -28,7 +29,7 @@ func TestQuery(t *testing.T) {
 		{Name: "a", State: explain.State{Phase: explain.Running, Since: new(minutesAgo(1))}, Queue: "gpus", ClusterQueue: "pool", User: "jane", GPUs: gpus(8), Priority: new(int32(0))},
 		{Name: "b", State: explain.State{Phase: explain.Waiting, Since: new(minutesAgo(9))}, Queue: "gpus", ClusterQueue: "pool", User: "joe", GPUs: gpus(16), Priority: new(int32(10)), Position: new(2)},
 		{Name: "c", State: explain.State{Phase: explain.Waiting, Since: new(minutesAgo(5))}, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: new(int32(5)), Position: new(1)},
-		{Name: "d", State: explain.State{Phase: Unknown}, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
+		{Name: "d", State: explain.State{Phase: Unknown}, Queue: "gpus", Unknown: map[string]string{"phase": inventory.Workloads}},
 	}
 	expect.Rows(t, map[string]expect.Row[query, string]{
 		"all":                                  {Want: "a b c d"},

@@ -78,11 +78,8 @@ type TrainJob struct {
 // Unknown is the phase of a job whose Workload the user may not see.
 const Unknown explain.Phase = "Unknown"
 
-// The kinds that tell what a user without rights does not know.
-const (
-	workloads  = inventory.Workloads
-	configMaps = "configmaps of namespace " + config.Namespace
-)
+// configMaps tell users, which who may not read them does not know.
+const configMaps = "configmaps of namespace " + config.Namespace
 
 // newList tells of the jobs that are asked for.
 func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[*explain.Facts]*outlook.Start) List {
@@ -142,8 +139,8 @@ func rowOf(f *explain.Facts) TrainJob {
 	if f.Job.ForMultiKueue() {
 		row.elsewhere(f)
 	}
-	if !f.Saw(workloads) && f.Workload == nil && row.Queue != "" {
-		row.unknown(workloads, "flavors", "gpus", "priority")
+	if !f.Saw(inventory.Workloads) && f.Workload == nil && row.Queue != "" {
+		row.unknown(inventory.Workloads, "flavors", "gpus", "priority")
 	}
 	if state.Hidden != "" {
 		row.hidden(state)
@@ -152,8 +149,8 @@ func rowOf(f *explain.Facts) TrainJob {
 		switch place := f.Place(); {
 		case place != nil:
 			row.Position = &place.Place
-		case !f.Cluster.Saw(workloads):
-			row.unknown(workloads, "position")
+		case !f.Cluster.Saw(inventory.Workloads):
+			row.unknown(inventory.Workloads, "position")
 		}
 	}
 	return row
@@ -183,8 +180,8 @@ func (r *TrainJob) elsewhere(f *explain.Facts) {
 	switch {
 	case there != nil && there.Facts.Workload != nil:
 		r.GPUs, r.Flavors = there.Facts.GPUs(), there.Facts.Assigned()
-	case there != nil && !there.Facts.Saw(workloads):
-		r.unknown(workloads+" in cluster "+there.Cluster, "flavors")
+	case there != nil && !there.Facts.Saw(inventory.Workloads):
+		r.unknown(inventory.Workloads+" in cluster "+there.Cluster, "flavors")
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
 	}

@@ -24,14 +24,12 @@ func write(out io.Writer, format string, view *View, paint show.Paint) error {
 }
 
 func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
-	heading := []string{"POOL", "RESOURCE", "NODES", "ALLOCATABLE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "CLUSTERQUEUES"}
-	if wide {
-		heading = append(heading[:9:9], "PRODUCT", "MEMORY")
-	}
-	table := show.NewTable(heading...)
+	table := show.NewTable("POOL", "RESOURCE", "NODES", "ALLOCATABLE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "PRODUCT", "MEMORY", "CLUSTERQUEUES")
 	for i := range view.Pools {
-		table.Row(row(&view.Pools[i], paint, wide)...)
+		table.Row(row(&view.Pools[i], paint)...)
 	}
+	table.Hide(!wide, "PRODUCT", "MEMORY")
+	table.Hide(wide, "CLUSTERQUEUES")
 	if table.Empty() && slices.Contains(view.Unseen, inventory.Flavors) {
 		return nil
 	}
@@ -45,7 +43,7 @@ func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
 	return printQueues(out, view, paint)
 }
 
-func row(pool *Pool, paint show.Paint, wide bool) []any {
+func row(pool *Pool, paint show.Paint) []any {
 	name, nodes := pool.Flavor, "?"
 	if name == "" {
 		name = paint.Yellow("<no flavor>")
@@ -62,15 +60,12 @@ func row(pool *Pool, paint show.Paint, wide bool) []any {
 	} else {
 		cells = append(cells, amount(pool.Quota), amount(pool.Reserved), amount(pool.Running), painted(pool.Pending, paint.Yellow), painted(pool.Free, paint.Green))
 	}
-	if wide {
-		memory := show.None
-		// Drivers keep a little of what a GPU is sold as.
-		if q, err := resource.ParseQuantity(pool.Memory); err == nil {
-			memory = fmt.Sprintf("%.0fGi", q.AsApproximateFloat64()/(1<<30))
-		}
-		return append(cells, cmp.Or(pool.Product, show.None), memory)
+	memory := show.None
+	// Drivers keep a little of what a GPU is sold as.
+	if q, err := resource.ParseQuantity(pool.Memory); err == nil {
+		memory = fmt.Sprintf("%.0fGi", q.AsApproximateFloat64()/(1<<30))
 	}
-	return append(cells, queueNames(pool, paint))
+	return append(cells, cmp.Or(pool.Product, show.None), memory, queueNames(pool, paint))
 }
 
 func queueNames(pool *Pool, paint show.Paint) string {

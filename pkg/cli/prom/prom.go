@@ -211,27 +211,16 @@ func clusterLabel(began model.Vector) (string, []string) {
 	}
 	// In their order, so that the same is said every time.
 	for _, label := range sets.List(labels.Delete(ofTarget...)) {
-		values, ledgers := sets.New[string](), map[model.SampleValue]sets.Set[string]{}
+		ledgers, of := sets.New[model.SampleValue](), map[string]sets.Set[model.SampleValue]{}
 		for _, sample := range began {
 			value := string(sample.Metric[label])
-			values.Insert(value)
-			ledgers[sample.Value] = ledgers[sample.Value].Union(sets.New(value))
+			ledgers.Insert(sample.Value)
+			of[value] = of[value].Union(sets.New(sample.Value))
 		}
-		if disjoint(slices.Collect(maps.Values(ledgers))) {
-			return string(label), sets.List(values)
+		ofAll := func(some sets.Set[model.SampleValue]) bool { return len(some) == len(ledgers) }
+		if !slices.ContainsFunc(slices.Collect(maps.Values(of)), ofAll) {
+			return string(label), slices.Sorted(maps.Keys(of))
 		}
 	}
 	return "", nil
-}
-
-// disjoint reports whether some two have nothing in common.
-func disjoint(all []sets.Set[string]) bool {
-	for i, one := range all {
-		for _, other := range all[:i] {
-			if !one.HasAny(other.UnsortedList()...) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -84,11 +84,11 @@ func leftOut(at *outlook.Outlook, looked []*kueue.Workload) []Waiting {
 		known[client.ObjectKeyFromObject(wl)] = true
 	}
 	var out []Waiting
-	for _, p := range at.Pending() {
-		if known[client.ObjectKeyFromObject(p.Workload)] {
+	for _, wl := range at.Pending() {
+		if known[client.ObjectKeyFromObject(wl)] {
 			continue
 		}
-		out = append(out, Waiting{Job: inventory.JobName(p.Workload), ClusterQueue: string(p.ClusterQueue), Priority: kueuelib.Priority(p.Workload),
+		out = append(out, Waiting{Job: inventory.JobName(wl), ClusterQueue: string(at.ClusterQueueOf(wl)), Priority: kueuelib.Priority(wl),
 			Why: "Kueue does not look at it: explain says why"})
 	}
 	return out
@@ -145,11 +145,9 @@ func why(wl, before *kueue.Workload) string {
 
 // ofNamespace is the order within each LocalQueue, as far as its users see it.
 func ofNamespace(at *outlook.Outlook) []Waiting {
-	var all []*kueue.Workload
-	queues := map[client.ObjectKey]kueue.ClusterQueueReference{}
-	for _, p := range at.Pending() {
-		all = append(all, p.Workload)
-		queues[client.ObjectKeyFromObject(p.Workload)] = p.ClusterQueue
+	all, queues := at.Pending(), map[client.ObjectKey]kueue.ClusterQueueReference{}
+	for _, wl := range all {
+		queues[client.ObjectKeyFromObject(wl)] = at.ClusterQueueOf(wl)
 	}
 	slices.SortStableFunc(all, scheduler.CompareInQueue)
 	return places(all, queues)

@@ -157,6 +157,6 @@ func TestViewOfWhoSeesLittle(t *testing.T) {
 // Pods take room below topologies alone, and a cluster has many.
 func TestPodsAreReadForTopologies(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "runs"}, Spec: corev1.PodSpec{NodeName: "n1"}}
-	c := kit.Fake(expect.Must(cluster.Scheme())(t), pod).Build()
+	c := kit.Fake(cluster.Scheme(), pod).Build()
 	expect.Same(t, "Unexpected number of pods", 0, len(expect.Must(read(t.Context(), c, ""))(t).Pods))
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -170,6 +171,17 @@ func (t *Table) Row(cells ...any) {
 		row = append(row, visible(strings.ReplaceAll(fmt.Sprint(cell), "\n", " "), ""))
 	}
 	t.rows = append(t.rows, row)
+}
+
+// Hide takes columns away that are hidden.
+func (t *Table) Hide(hidden bool, headings ...string) {
+	for at := len(t.rows[0]) - 1; at >= 0 && hidden; at-- {
+		if slices.Contains(headings, t.rows[0][at]) {
+			for n, row := range t.rows {
+				t.rows[n] = slices.Delete(row, at, at+1)
+			}
+		}
+	}
 }
 
 // Empty reports whether there is nothing but the heading.

@@ -32,6 +32,7 @@ func TestTable(t *testing.T) {
 	type row struct {
 		rows  [][]any
 		paint Paint
+		hide  bool
 		want  string
 	}
 	expect.Rows(t, map[string]row{
@@ -42,11 +43,13 @@ func TestTable(t *testing.T) {
 		"what others write is on its line, and moves no cursor": {rows: [][]any{{on.Red("a\nb"), "\x1b[2Jx\r\u009b1m"}}, paint: Paint{},
 			want: "NAME   GPUS\n\x1b[31ma b\x1b[0m    \uFFFD[2Jx\uFFFD\uFFFD1m\n"},
 		"no spaces at the end of a line": {rows: [][]any{{"h100", ""}}, want: "NAME   GPUS\nh100\n"},
+		"a column that is hidden":        {rows: [][]any{{"h100", 32}}, hide: true, want: "GPUS\n32\n"},
 	}, func(t *testing.T, tc row) {
 		table := NewTable("NAME", "GPUS")
 		for _, row := range tc.rows {
 			table.Row(row...)
 		}
+		table.Hide(tc.hide, "NAME", "OTHER")
 		var out strings.Builder
 		expect.NoError(t, table.Print(&out, tc.paint))
 		expect.Same(t, "Unexpected table", tc.want, out.String())

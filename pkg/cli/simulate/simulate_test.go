@@ -517,7 +517,7 @@ WAY   WITHOUT         LOSES                            IN ALL
 func TestReleaseOfKueue(t *testing.T) {
 	const configuration = "kind: Configuration\nkueueConfigMap: {namespace: batch, name: mine}\n"
 	deployed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: cluster.Kueue.Deployment, Labels: map[string]string{cluster.VersionLabel: "v0.18.2"}}}
-	c := kit.Fake(expect.Must(cluster.Scheme())(t), deployed, &corev1.ConfigMap{
+	c := kit.Fake(cluster.Scheme(), deployed, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap}, Data: map[string]string{cluster.ManagerConfigKey: configuration}}).Build()
 	var warned []string
 	expect.Must(readCluster(t.Context(), c, "", func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) }))(t)
@@ -531,7 +531,7 @@ func TestReleaseOfKueue(t *testing.T) {
 func TestPodsAreReadForTopologies(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "runs"}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	for want, objects := range map[int][]client.Object{0: {pod}, 1: {pod, kit.Topology("racks", corev1.LabelHostname)}} {
-		c := kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build()
+		c := kit.Fake(cluster.Scheme(), objects...).Build()
 		at := expect.Must(readCluster(t.Context(), c, "", func(string, ...any) {}))(t)
 		expect.Same(t, "Unexpected number of pods", want, len(at.Pods))
 	}

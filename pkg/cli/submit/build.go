@@ -178,8 +178,7 @@ func (r *request) patches(spec *trainer.TrainingRuntimeSpec) ([]trainjob.Runtime
 		return nil, err
 	}
 	entry["manager"] = convert.DefaultOwner
-	patch, err := trainjob.NewRuntimePatch(entry)
-	return []trainjob.RuntimePatch{patch}, err
+	return []trainjob.RuntimePatch{trainjob.NewRuntimePatch(entry)}, nil
 }
 
 // givenPatch reads --runtime-patch. What is wrong in it, the rules tell.

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,12 +108,7 @@ const shown = 100
 
 func (o *options) print(t *Timeline) error {
 	paint := show.Painter(o.streams.Out)
-	heading := []string{"TIME", "AFTER", "ACTOR", "OBJECT", "STEP"}
-	elsewhere := t.Worker != nil || len(t.FormerWorkers) > 0
-	if elsewhere {
-		heading = slices.Insert(heading, 2, "CLUSTER")
-	}
-	steps := show.NewTable(heading...)
+	steps := show.NewTable("TIME", "AFTER", "CLUSTER", "ACTOR", "OBJECT", "STEP")
 	for _, s := range t.Steps {
 		what := s.Step
 		if runes := []rune(what); len(runes) > shown {
@@ -123,12 +117,9 @@ func (o *options) print(t *Timeline) error {
 		if s.Until != nil {
 			what += fmt.Sprintf(" (the last after %s)", after(t.Steps[0].Time, *s.Until))
 		}
-		row := []any{s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, what}
-		if elsewhere {
-			row = slices.Insert(row, 2, any(cmp.Or(s.Cluster, "-")))
-		}
-		steps.Row(row...)
+		steps.Row(s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), cmp.Or(s.Cluster, "-"), paint.Cyan(string(s.Actor)), s.Object, what)
 	}
+	steps.Hide(t.Worker == nil && len(t.FormerWorkers) == 0, "CLUSTER")
 	if err := steps.Print(o.streams.Out, paint); err != nil {
 		return err
 	}

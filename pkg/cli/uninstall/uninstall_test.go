@@ -53,7 +53,7 @@ func installation(t *testing.T, webhook func(*trainjob.TrainJob) error, objects 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
 	objects = append(objects, kit.CRD(trainjob.CRDName, trainjob.GVK.Version, "runtimePatches"), namespace, deployment,
 		&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}})
-	return kit.Fake(expect.Must(cluster.Scheme())(t), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
+	return kit.Fake(cluster.Scheme(), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			return webhook(obj.(*trainjob.TrainJob))
 		},
@@ -94,7 +94,7 @@ var ours = patch.Of(trainjob.Trainer22)
 // placed is a job that waits, with an entry of the manager.
 func placed(t *testing.T, name string, placement patch.Placement) *trainjob.TrainJob {
 	t.Helper()
-	return trainJob(name, func(job *trainjob.TrainJob) { expect.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t) })
+	return trainJob(name, func(job *trainjob.TrainJob) { ours.Set(&job.Spec, []patch.Placement{placement}) })
 }
 
 func workloadOf(kind, job string) *kueue.Workload {

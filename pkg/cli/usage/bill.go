@@ -153,19 +153,6 @@ func unit(resource string) string {
 	return "hours"
 }
 
-// columns stand before the amounts in a table; those with a split are in a bill that is split by it.
-var columns = []struct {
-	split, name string
-	value       func(Line) string
-}{
-	{byQueue, "CLUSTERQUEUE", func(l Line) string { return l.ClusterQueue }},
-	{byQueue, "QUEUE", func(l Line) string { return path.Join(l.Namespace, l.LocalQueue) }},
-	{byUser, "USER", func(l Line) string { return l.User }},
-	{byFlavor, "FLAVOR", func(l Line) string { return l.Flavor }},
-	{"", "RESOURCE", func(l Line) string { return l.Resource }},
-	{"", "UNIT", func(l Line) string { return l.Unit }},
-}
-
 // printTable prints a bill for eyes.
 func printTable(out io.Writer, paint show.Paint, b Bill) error {
 	if len(b.Lines) == 0 {
@@ -187,24 +174,20 @@ func printTable(out io.Writer, paint show.Paint, b Bill) error {
 }
 
 func tableOf(b Bill) *show.Table {
-	var heading []string
-	rows := make([][]any, len(b.Lines))
-	for _, column := range columns {
-		if column.split != "" && !isBy(b.By, column.split) {
-			continue
+	table := show.NewTable(append([]string{"CLUSTERQUEUE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}, amountNames...)...)
+	for _, l := range b.Lines {
+		var row []any
+		for _, label := range []string{l.ClusterQueue, path.Join(l.Namespace, l.LocalQueue), l.User, l.Flavor, l.Resource, l.Unit} {
+			row = append(row, cmp.Or(label, show.None))
 		}
-		heading = append(heading, column.name)
-		for n, line := range b.Lines {
-			rows[n] = append(rows[n], cmp.Or(column.value(line), show.None))
-		}
-	}
-	table := show.NewTable(append(heading, amountNames...)...)
-	for n, row := range rows {
-		for _, amount := range b.Lines[n].amounts() {
+		for _, amount := range l.amounts() {
 			row = append(row, b.cell(amount))
 		}
 		table.Row(row...)
 	}
+	table.Hide(!isBy(b.By, byQueue), "CLUSTERQUEUE", "QUEUE")
+	table.Hide(!isBy(b.By, byUser), "USER")
+	table.Hide(!isBy(b.By, byFlavor), "FLAVOR")
 	return table
 }
 

@@ -93,7 +93,7 @@ func TestBillOfCluster(t *testing.T) {
 			o.by = byQueue
 		}
 		o.flags = cluster.Flags{ConfigFlags: &genericclioptions.ConfigFlags{Namespace: &tc.namespace}}
-		c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
+		c := kit.Fake(cluster.Scheme(), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
 			if tc.forbidden && key.Namespace == config.Namespace {
 				return kit.Forbidden("configmaps")
 			}

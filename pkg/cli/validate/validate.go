@@ -160,10 +160,7 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 		return nil, err
 	}
 	c.runtimes = trainjob.NewRuntimes(c.files, nil).As(generation)
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		return nil, err
-	}
+	scheme := cluster.Scheme()
 	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
 		return nil, err
 	}

@@ -82,10 +82,9 @@ func TestInTreeProbe(t *testing.T) {
 			job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "default"}
 			return suspendAll(job)
 		}, want: true},
-		"the in-tree webhook makes an entry": {answer: func(job *trainjob.TrainJob) (err error) {
-			entry, err := trainjob.NewRuntimePatch(&trainer.RuntimePatch{Manager: patch.Manager})
-			job.Spec.RuntimePatches = []trainjob.RuntimePatch{entry}
-			return errors.Join(err, suspendAll(job))
+		"the in-tree webhook makes an entry": {answer: func(job *trainjob.TrainJob) error {
+			job.Spec.RuntimePatches = []trainjob.RuntimePatch{trainjob.NewRuntimePatch(&trainer.RuntimePatch{Manager: patch.Manager})}
+			return suspendAll(job)
 		}, want: true},
 		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, kueue: kueueconfig.Settings{ManageJobsWithoutQueueName: true}, want: true},
 		"nobody suspends it": {answer: nothing},

@@ -188,8 +188,7 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 	for _, name := range names {
 		placements = append(placements, patch.Gated(name))
 	}
-	changed, err = d.Field.Set(&spec, placements)
-	return spec, changed, err
+	return spec, d.Field.Set(&spec, placements), nil
 }
 
 // replicatedJobs names the replicated jobs of job's runtime. Where that is gone or cannot be

@@ -35,10 +35,7 @@ func patchesOf(r *overlay.Reader, layers []overlay.Layer) (patches []trainjob.Ru
 		return nil, nil, errs
 	}
 	entries, spread := spreadMounts(entries)
-	patches, err := trainjob.NewRuntimePatches(entries)
-	if err != nil {
-		return nil, nil, field.ErrorList{field.InternalError(patchesPath, err)}
-	}
+	patches = trainjob.NewRuntimePatches(entries)
 	told, errs := judged(rules.Create(trainjob.Trainer23, nil, &trainjob.Spec{RuntimePatches: patches}))
 	if len(errs) > 0 {
 		return nil, nil, errs

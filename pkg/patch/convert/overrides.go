@@ -65,11 +65,7 @@ func (made *older) add(r *overlay.Reader, path *field.Path, value any) {
 	path, jobSet := r.Child(path, template, "spec", "replicatedJobs")
 	path = path.Child("replicatedJobs")
 	for i, item := range r.List(path, jobSet["replicatedJobs"]) {
-		p, err := trainjob.NewRuntimePatch(replicatedJob(r, path.Index(i), item))
-		if err != nil {
-			r.Errs = append(r.Errs, field.InternalError(path.Index(i), err))
-		}
-		made.overrides = append(made.overrides, p)
+		made.overrides = append(made.overrides, trainjob.NewRuntimePatch(replicatedJob(r, path.Index(i), item)))
 	}
 	overlay.MergeMetadata(made.metadata, metadata)
 }

@@ -38,5 +38,5 @@ func Rendered(overrides []trainjob.RuntimePatch) ([]trainjob.RuntimePatch, error
 	if errs = append(r.Errs, errs...); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return trainjob.NewRuntimePatches(entries)
+	return trainjob.NewRuntimePatches(entries), nil
 }
