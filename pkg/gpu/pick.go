@@ -32,7 +32,7 @@ func pickable(group, all []*corev1.Node) [][]*corev1.Node {
 		return [][]*corev1.Node{group}
 	}
 	for _, label := range nodePoolLabels {
-		parts := partition(group, func(node *corev1.Node) string { return node.Labels[label] })
+		parts := partition(group, valueOf(label))
 		if len(parts) == 1 {
 			continue
 		}
@@ -56,7 +56,7 @@ func pick(nodes, all []*corev1.Node) map[string]string {
 		if len(left) == 0 && len(picked) > 0 {
 			break
 		}
-		value := common(nodes, label)
+		value := Common(nodes, valueOf(label))
 		if value == "" {
 			continue
 		}
@@ -79,13 +79,13 @@ func identity(nodes []*corev1.Node) map[string]string {
 		return picked
 	}
 	for _, label := range productLabels {
-		if value := common(nodes, label); value != "" {
+		if value := Common(nodes, valueOf(label)); value != "" {
 			picked[label] = value
 			break
 		}
 	}
 	for _, label := range layoutLabels {
-		if value := common(nodes, label); value != "" {
+		if value := Common(nodes, valueOf(label)); value != "" {
 			picked[label] = value
 		}
 	}
@@ -107,13 +107,16 @@ func tellingLabels(node *corev1.Node) []string {
 	return slices.Concat(telling, capacityLabels, machines)
 }
 
-// common returns the value of a label that nodes share, or nothing.
-func common(nodes []*corev1.Node, label string) string {
-	value := nodes[0].Labels[label]
-	if slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Labels[label] != value }) {
+// Common is what all nodes say, or empty.
+func Common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
+	if len(nodes) == 0 || slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return of(node) != of(nodes[0]) }) {
 		return ""
 	}
-	return value
+	return of(nodes[0])
+}
+
+func valueOf(label string) func(*corev1.Node) string {
+	return func(node *corev1.Node) string { return node.Labels[label] }
 }
 
 func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {
@@ -144,23 +147,27 @@ func numbered(label string, n int) string {
 	return strings.TrimRight(label, "-") + number
 }
 
+// baseName says which GPUs a pool has and how they are divided: nodes that come or go give no pool the name that another had.
 func baseName(pool *Pool) string {
 	if len(pool.Resources) == 0 {
 		return "cpu"
 	}
-	product := cmp.Or(vendor.ReplaceAllString(Product(pool.Nodes[0]), ""), "gpu")
-	config := pool.NodeLabels[migConfigLabel]
+	name := cmp.Or(vendor.ReplaceAllString(Product(pool.Nodes[0]), ""), "gpu")
+	labels := pool.NodeLabels
+	config := cmp.Or(labels[migConfigLabel], labels[gkePartition])
 	switch {
 	case pool.Slicing == WholeGPUs && (config == "" || config == "all-disabled") && len(pool.Resources) == 1:
-		return dnsLabel(product)
-	case config != "" && !strings.Contains(product, "-MIG-"):
-		return dnsLabel(product + "-" + config)
+	case config != "" && !strings.Contains(name, "-MIG-"):
+		name += "-" + config
 	case slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return strings.HasPrefix(string(name), migPrefix) }):
-		return dnsLabel(product + "-mig")
-	case pool.Slicing == Shared && !strings.HasSuffix(product, "-SHARED"):
-		return dnsLabel(product + "-shared")
+		name += "-mig"
+	case pool.Slicing == Shared && !strings.HasSuffix(name, "-SHARED"):
+		name += "-shared"
 	}
-	return dnsLabel(product)
+	if pool.Slicing == Shared {
+		name = strings.Join([]string{name, labels[sharingLabel], labels[gkeSharing], labels[replicasLabel]}, "-")
+	}
+	return dnsLabel(name)
 }
 
 // extraValues are the values of the labels that do not say what the GPUs are.

@@ -156,6 +156,8 @@ func (p *plan) compare(i *inventory.Inventory) {
 			remarks = append(remarks, fmt.Sprintf("%s is there and applying this to it is refused: %s", name, refused))
 		case isPlanned && !ours:
 			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", name))
+		case isPlanned:
+			remarks = append(remarks, moved(i, obj, want)...)
 		case !isPlanned && ours:
 			counts := ""
 			switch obj.(type) {
@@ -176,6 +178,20 @@ func (p *plan) compare(i *inventory.Inventory) {
 		}
 	}
 	p.remarks = slices.Concat(p.remarks, remarks, overlaps, empty)
+}
+
+// moved tells of a flavor that picks other nodes by the plan, while jobs have quota for those of before.
+func moved(i *inventory.Inventory, have, want client.Object) []string {
+	flavor, ok := have.(*kueue.ResourceFlavor)
+	if !ok || slices.Equal(i.NodesOf(flavor), i.NodesOf(want.(*kueue.ResourceFlavor))) {
+		return nil
+	}
+	held := heldOf(i, kueue.ResourceFlavorReference(flavor.Name))
+	if len(held) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("ResourceFlavor %s picks other nodes from now on: jobs hold %s of it on those of before, which Kueue then promises again: apply this once they have ended",
+		flavor.Name, strings.Join(held, ", "))}
 }
 
 // heldOf tells how much of the GPUs of a flavor is reserved, by resource.

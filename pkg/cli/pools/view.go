@@ -159,8 +159,8 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 		pool.Running = new(v.UsedOn(nodes, name, anyPod))
 	}
 	if gpu.IsResource(name) {
-		pool.Product = common(nodes, gpu.Product)
-		mib := common(nodes, func(node *corev1.Node) string { return node.Labels[gpu.MemoryLabel] })
+		pool.Product = gpu.Common(nodes, gpu.Product)
+		mib := gpu.Common(nodes, func(node *corev1.Node) string { return node.Labels[gpu.MemoryLabel] })
 		if memory, err := resource.ParseQuantity(mib + "Mi"); err == nil && mib != "" {
 			pool.Memory = memory.String()
 		}
@@ -251,18 +251,6 @@ func (v *viewer) unflavored() []Pool {
 		pools = append(pools, v.onNodes(nodes, corev1.ResourceCPU))
 	}
 	return pools
-}
-
-// common is what all nodes say, or empty.
-func common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
-	said := sets.New[string]()
-	for _, node := range nodes {
-		said.Insert(of(node))
-	}
-	if len(said) != 1 {
-		return ""
-	}
-	return sets.List(said)[0]
 }
 
 // User is who holds some of a pool.
