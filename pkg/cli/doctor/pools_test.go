@@ -66,6 +66,11 @@ func TestPools(t *testing.T) {
 		"GPU nodes in no flavor": on(nodes(gpuNode("other-0", kit.A100), gpuNode("other-1", kit.A100))).finds(withoutFlavor("other-0")),
 		"GPU nodes in a flavor for other resources": on(nodes(gpuNode("other-0", kit.A100)), flavors(flavor("cpus", kit.A100)), queues(*kit.ClusterQueue("cpus", kit.Quota{Flavor: "cpus", Of: "cpu", Amount: "4"}))).
 			finds(withoutFlavor("other-0")),
+		"GPU nodes in a flavor for what Kueue counts GPUs as": on(
+			withKueue("integrations: {"+externalListed+"}\nresources: {transformations: [{input: nvidia.com/gpu, strategy: Replace, outputs: {example.com/credits: 2}}]}\n"),
+			func(f *Facts) {
+				f.ClusterQueues[0] = *kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", Of: "example.com/credits", Amount: "32"})
+			}),
 		"nodes without GPUs":      on(nodes(corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}})),
 		"no flavor at all":        on(func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }),
 		"a quota above the nodes": on(func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") }).finds(above(quota("clusterqueue", "gpus", "16"))),
