@@ -131,6 +131,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/cli/pools/remarks.go",
 		bug("a flavor gets other nodes while jobs hold quota for its own, and nobody is told", "TestPlanRemarks", "!ok || slices.Equal(", "!ok || !slices.Equal("),
+		bug("quotas count nodes that keep all jobs away, and nobody is told", "TestPlanRemarks", "!slices.Contains(pool.Taints, taint) &&", "slices.Contains(pool.Taints, taint) &&"),
 	),
 	in("pkg/integration/webhook/defaults.go",
 		bug("a client that applies a list without our entry drops it from a running job", "TestDefaulter", "field.Copy(&job.Spec, &old.Spec)", "_ = field", "on a running TrainJob comes back when a client applies a list that does not have it"),

@@ -179,6 +179,8 @@ func TestPlanRemarks(t *testing.T) {
 		"a node without its device plugin":       {nodes: []corev1.Node{h100, broken}, want: []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"}},
 		"nodes to which pods cannot come": {nodes: []corev1.Node{h100, cordoned, notReady},
 			want: []string{"quotas count 2 nodes to which pods cannot come, cordoned or not ready: d, e; jobs that are admitted to them wait"}},
+		"nodes that keep all jobs away": {nodes: []corev1.Node{h100, gpuNode("b", "NVIDIA-H100", taint("nvidia.com/gpu", "present")), gpuNode("c", "NVIDIA-H100", taint("team", "a"))},
+			want: []string{"quotas of h100 count 1 node with taints that others of it do not have, which keep its jobs away: c; have them off, or give these and the others different values of label kueue-trainer.dev/pool, and run this again"}},
 		"GPU nodes that keep other pods away, and no others": {nodes: []corev1.Node{tainted},
 			want: []string{"no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs"}},
 		"what an earlier run made": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, hostname)}, localQueues: []kueue.LocalQueue{queue("gpus", "vision", ours)},

@@ -40,6 +40,12 @@ func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 	for _, pool := range picked {
 		away = append(away, inventory.Names(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
 	}
+	for n := range picked {
+		if own := inventory.Names(slices.DeleteFunc(slices.Clone(picked[n].Nodes), func(node *corev1.Node) bool { return !keepsAway(&picked[n], node) })); len(own) > 0 {
+			remarks = append(remarks, fmt.Sprintf("quotas of %s count %s with taints that others of it do not have, which keep its jobs away: %s; have them off, or give these and the others different values of label %s, and run this again",
+				picked[n].Name, show.Count(len(own), "node"), strings.Join(own, ", "), gpu.PoolLabel))
+		}
+	}
 	if len(away) > 0 {
 		remarks = append(remarks, fmt.Sprintf("quotas count %s to which pods cannot come, cordoned or not ready: %s; jobs that are admitted to them wait: delete nodes that do not come back, and run this again",
 			show.Count(len(away), "node"), strings.Join(away, ", ")))
@@ -48,6 +54,13 @@ func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 		remarks = append(remarks, "no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs, and those that ask for nothing, as initializers may, stay Pending unless some other node takes them")
 	}
 	return remarks
+}
+
+// keepsAway reports whether a node has a lasting taint that neither pods that ask for the pool's GPUs nor its flavor tolerate.
+func keepsAway(pool *gpu.Pool, node *corev1.Node) bool {
+	return slices.ContainsFunc(gpu.Lasting(node), func(taint corev1.Taint) bool {
+		return !slices.Contains(pool.Taints, taint) && !tolerated(pool, taint)
+	})
 }
 
 const autoscalerPage = "docs/pools.md#with-an-autoscaler"
