@@ -32,7 +32,7 @@ func pickable(group, all []*corev1.Node) [][]*corev1.Node {
 		return [][]*corev1.Node{group}
 	}
 	for _, label := range nodePoolLabels {
-		parts := partition(group, func(node *corev1.Node) string { return node.Labels[label] })
+		parts := partition(group, Label(label))
 		if len(parts) == 1 {
 			continue
 		}
@@ -148,23 +148,27 @@ func numbered(label string, n int) string {
 	return strings.TrimRight(label, "-") + number
 }
 
+// baseName says which GPUs a pool has and how they are divided: nodes that come or go give no pool the name that another had.
 func baseName(pool *Pool) string {
 	if len(pool.Resources) == 0 {
 		return "cpu"
 	}
-	product := cmp.Or(vendor.ReplaceAllString(Product(pool.Nodes[0]), ""), "gpu")
-	config := pool.NodeLabels[migConfigLabel]
+	name := cmp.Or(vendor.ReplaceAllString(Product(pool.Nodes[0]), ""), "gpu")
+	labels := pool.NodeLabels
+	config := cmp.Or(labels[migConfigLabel], labels[gkePartition])
 	switch {
 	case pool.Slicing == WholeGPUs && (config == "" || config == "all-disabled") && len(pool.Resources) == 1:
-		return dnsLabel(product)
-	case config != "" && !strings.Contains(product, "-MIG-"):
-		return dnsLabel(product + "-" + config)
+	case config != "" && !strings.Contains(name, "-MIG-"):
+		name += "-" + config
 	case slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return strings.HasPrefix(string(name), migPrefix) }):
-		return dnsLabel(product + "-mig")
-	case pool.Slicing == Shared && !strings.HasSuffix(product, "-SHARED"):
-		return dnsLabel(product + "-shared")
+		name += "-mig"
+	case pool.Slicing == Shared && !strings.HasSuffix(name, "-SHARED"):
+		name += "-shared"
 	}
-	return dnsLabel(product)
+	if pool.Slicing == Shared {
+		name = strings.Join([]string{name, labels[sharingLabel], labels[gkeSharing], labels[replicasLabel]}, "-")
+	}
+	return dnsLabel(name)
 }
 
 // extraValues are the values of the labels that do not say what the GPUs are.

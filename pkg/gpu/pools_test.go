@@ -67,6 +67,11 @@ func TestPools(t *testing.T) {
 	ofGPUs := func(name string, labels labelSet, nodes []string, taints ...corev1.Taint) pool {
 		return pool{name, labels, nodes, whole, WholeGPUs, taints}
 	}
+	ofGKE := func(size string) labelSet { return labelSet{gkeAccelerator: "nvidia-h100-80gb", gkePartition: size} }
+	gkeSlices := func(name, size string) corev1.Node { return node(name, eightGPUs, ofGKE(size)) }
+	gkePool := func(node, size, name string) pool {
+		return pool{Name: name, Labels: ofGKE(size), Nodes: []string{node}, Resources: whole, Slicing: MIG}
+	}
 	const machineSet = "machine.openshift.io/cluster-api-machineset"
 	longName := strings.Repeat("x", 55)
 	expect.Rows(t, map[string]split{
@@ -127,16 +132,19 @@ func TestPools(t *testing.T) {
 					Name: "h100-80gb-hbm3-all-1g-10gb", Labels: h100(migConfigLabel, "all-1g.10gb"), Nodes: []string{"a"},
 					Resources: []corev1.ResourceName{"nvidia.com/mig-1g.10gb"}, Slicing: MIG,
 				}),
+		"slices of GKE are named by their size, whatever others are there": of(gkeSlices("b", "3g.40gb")).make(gkePool("b", "3g.40gb", "h100-80gb-3g-40gb")),
+		"slices of two sizes on GKE": of(gkeSlices("a", "1g.10gb"), gkeSlices("b", "3g.40gb")).
+			make(gkePool("a", "1g.10gb", "h100-80gb-1g-10gb"), gkePool("b", "3g.40gb", "h100-80gb-3g-40gb")),
 		"shared GPUs, renamed or not": of(
 			node("a", kit.Amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"}),
 			node("b", kit.Amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"})).
 			make(
 				pool{
-					Name: "l4-shared", Nodes: []string{"a"}, Resources: whole, Slicing: Shared,
+					Name: "l4-shared-time-slicing-10", Nodes: []string{"a"}, Resources: whole, Slicing: Shared,
 					Labels: labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"},
 				},
 				pool{
-					Name: "l40s-shared", Nodes: []string{"b"}, Resources: []corev1.ResourceName{"nvidia.com/gpu.shared"}, Slicing: Shared,
+					Name: "l40s-shared-mps-5", Nodes: []string{"b"}, Resources: []corev1.ResourceName{"nvidia.com/gpu.shared"}, Slicing: Shared,
 					Labels: labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"},
 				}),
 		"without GPU Feature Discovery, the provider's labels do": of(

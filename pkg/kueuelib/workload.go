@@ -121,9 +121,13 @@ const (
 	StatusFinished      = workload.StatusFinished
 )
 
-// TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
-func TotalRequests(wl *kueue.Workload) []workload.PodSetResources {
-	return workload.NewInfo(wl).TotalRequests
+// TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it by its configuration of resources;
+// nil is without.
+func TotalRequests(wl *kueue.Workload, by *configapi.Resources) []workload.PodSetResources {
+	if by == nil {
+		return workload.NewInfo(wl).TotalRequests
+	}
+	return workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(by.ExcludeResourcePrefixes), workload.WithResourceTransformations(by.Transformations)).TotalRequests
 }
 
 // CountedOf adds up what Kueue counts of a pod by its configuration of resources; nil is without, and all that it asks for.
@@ -132,8 +136,7 @@ func CountedOf(pod *corev1.PodSpec, by *configapi.Resources) Requests {
 		return RequestsOf(pod)
 	}
 	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Count: 1, Template: corev1.PodTemplateSpec{Spec: *pod}}}}}
-	info := workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(by.ExcludeResourcePrefixes), workload.WithResourceTransformations(by.Transformations))
-	return info.TotalRequests[0].Requests
+	return TotalRequests(wl, by)[0].Requests
 }
 
 // IgnoresUndeclared reports whether Kueue gives quota in spite of resources that the ClusterQueue does not have.

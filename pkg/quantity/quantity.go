@@ -24,8 +24,8 @@ type Wrong struct {
 	Quantity resource.Quantity
 	// Why says what is wrong and what to do.
 	Why string
-	// NeedsLimit is set where nothing is wrong but that there is no limit.
-	NeedsLimit bool
+	// NeedsMore is set where nothing is wrong but that there is no limit, or nothing beside huge pages.
+	NeedsMore bool
 }
 
 // Check reports what a container cannot ask for, by the rules of the API server
@@ -37,6 +37,8 @@ func Check(resources *corev1.ResourceRequirements) []Wrong {
 		amount := resources.Limits[name]
 		if why := impossible(name, amount); why != "" {
 			wrong = append(wrong, Wrong{List: "limits", Name: name, Quantity: amount, Why: why})
+		} else if hugePages(name) && !ordinary(resources.Limits) && !ordinary(resources.Requests) {
+			wrong = append(wrong, Wrong{List: "limits", Name: name, Quantity: amount, Why: "Kubernetes gives no huge pages to a container without cpu or memory: ask for some, too", NeedsMore: true})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
@@ -45,7 +47,7 @@ func Check(resources *corev1.ResourceRequirements) []Wrong {
 		if why := impossible(name, amount); why != "" {
 			wrong = append(wrong, Wrong{List: "requests", Name: name, Quantity: amount, Why: why})
 		} else if why := besideLimit(name, amount, resources.Limits); why != "" {
-			wrong = append(wrong, Wrong{List: "requests", Name: name, Quantity: amount, Why: why, NeedsLimit: !limited})
+			wrong = append(wrong, Wrong{List: "requests", Name: name, Quantity: amount, Why: why, NeedsMore: !limited})
 		}
 	}
 	return wrong
@@ -83,6 +85,9 @@ func impossible(name corev1.ResourceName, amount resource.Quantity) string {
 	if extended(name) && amount.MilliValue()%1000 != 0 {
 		return "it must be a whole number: Kubernetes divides no device; where parts are offered, they have a name of their own"
 	}
+	if hugePages(name) && !wholePages(name, amount) {
+		return "it must be whole pages of the size in the name, as 4Mi of hugepages-2Mi is"
+	}
 	return ""
 }
 
@@ -106,7 +111,8 @@ func unknownResource(name corev1.ResourceName) string {
 		return strings.Join(errs, ", ")
 	}
 	known := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-	if strings.Contains(string(name), "/") || hugePages(name) || slices.Contains(known, name) {
+	// A ResourceQuota has "requests." before the name.
+	if strings.Contains(string(name), "/") && !(extended(name) && strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)) || hugePages(name) || slices.Contains(known, name) {
 		return ""
 	}
 	return "Kubernetes knows no such resource, and one of a device has a domain before its name, as nvidia.com/gpu has"
@@ -120,6 +126,19 @@ func extended(name corev1.ResourceName) bool {
 
 func hugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// wholePages reports whether an amount can be had in pages of the size that the name says.
+func wholePages(name corev1.ResourceName, amount resource.Quantity) bool {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && amount.Value()%size.Value() == 0
+}
+
+// ordinary reports whether there is something of cpu or memory.
+func ordinary(amounts corev1.ResourceList) bool {
+	_, cpu := amounts[corev1.ResourceCPU]
+	_, memory := amounts[corev1.ResourceMemory]
+	return cpu || memory
 }
 
 // InBytes reports whether amounts of a resource are bytes.

@@ -14,11 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -41,7 +44,7 @@ var poolChecks = []check{{
 	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending until such nodes come.",
 	advice:  "If nothing scales such nodes up, compare with the flavors that the nodes would give:", commands: []string{generatePools},
 }, {
-	inOrder: "every GPU node is in a flavor", looksAt: pools, wrong: nodesWithoutFlavor,
+	inOrder: "every GPU node is in a flavor", looksAt: slices.Concat(pools, []Kind{configMaps}), wrong: nodesWithoutFlavor,
 	ID: "NodesWithoutFlavor", Severity: Warning, When: "no ClusterQueue has GPUs in any flavor of a GPU node",
 	problem: "In no flavor that a ClusterQueue has GPUs of: {count} with {product} ({nodes}).",
 	effect:  "No TrainJob in a queue gets these GPUs.",
@@ -112,10 +115,12 @@ func nodesWithoutFlavor(f *Facts, found func(hit)) {
 		found(hit{}.as("NoPools", Info))
 		return
 	}
+	kueues, _ := f.kueueSettings() // Another check tells of the error.
+	counts := ptr.Deref(kueues, configapi.Configuration{}).Resources
 	groups := map[string][]string{}
 	for i := range f.Nodes {
 		node := &f.Nodes[i]
-		if names := gpu.Allocatable(node); len(names) > 0 && !f.reached(node, names) {
+		if names := gpu.Allocatable(node); len(names) > 0 && !f.reached(node, kueuelib.CountedOf(asking(names), counts)) {
 			group := cmp.Or(node.Labels[gpu.ProductLabel], string(names[0]))
 			groups[group] = append(groups[group], node.Name)
 		}
@@ -126,11 +131,20 @@ func nodesWithoutFlavor(f *Facts, found func(hit)) {
 }
 
 // reached reports whether a quota for any of the resources is in a flavor of the node.
-func (f *Facts) reached(node *corev1.Node, names []corev1.ResourceName) bool {
+func (f *Facts) reached(node *corev1.Node, requests kueuelib.Requests) bool {
 	return slices.ContainsFunc(f.grants(), func(g grant) bool {
 		flavor := f.Flavor(g.Flavor)
-		return flavor != nil && slices.Contains(names, g.Quota.Name) && inventory.Picks(flavor, node)
+		return flavor != nil && requests.ResourceValue(g.Quota.Name) > 0 && inventory.Picks(flavor, node)
 	})
+}
+
+// asking returns a pod that asks for one of each.
+func asking(names []corev1.ResourceName) *corev1.PodSpec {
+	requests := corev1.ResourceList{}
+	for _, name := range names {
+		requests[name] = *resource.NewQuantity(1, resource.DecimalSI)
+	}
+	return &corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
 }
 
 // few names the first of many.
@@ -186,13 +200,9 @@ func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	if !f.managerInstalled() && f.integrates() == inTree {
 		return nil
 	}
-	requests := corev1.ResourceList{}
-	for _, name := range names {
-		requests[name] = *resource.NewQuantity(1, resource.DecimalSI)
-	}
-	pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
-	pod.Tolerations = gpu.Tolerations(&pod)
-	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
+	pod := asking(names)
+	pod.Tolerations = gpu.Tolerations(pod)
+	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: *pod}}}
 	podset.AddTolerations(podSets, f.managerConfiguration().TolerationRules)
 	return podSets[0].Template.Spec.Tolerations
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 )
 
 // grant is a quota and whose it is.
@@ -122,7 +123,7 @@ func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ..
 	for _, g := range grants {
 		promised.Add(g.Quota.NominalQuota)
 	}
-	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
+	if len(nodes) == 0 || promised.Cmp(have) <= 0 || f.Untold(nodes, name) {
 		return false
 	}
 	count := show.Count(len(nodes), "node")
@@ -134,6 +135,9 @@ func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ..
 	amounts, enough := lowered(name, grants, kueuelib.ResourceValue(name, have))
 	for i, g := range grants {
 		if amount := kueuelib.NewResourceFormatter().ResourceQuantity(name, amounts[i]); amount.Cmp(g.Quota.NominalQuota) != 0 {
+			if lent := g.Quota.LendingLimit; lent != nil && lent.Cmp(amount) > 0 && g.kind == "clusterqueue" { // Kueue refuses that.
+				h.Commands = append(h.Commands, patchCommand(g.kind, g.name, "replace", g.Path+"/lendingLimit", amount.String()))
+			}
 			h.Commands = append(h.Commands, patchCommand(g.kind, g.name, "replace", g.Path+"/nominalQuota", amount.String()))
 		}
 	}
@@ -187,10 +191,10 @@ func lowered(name corev1.ResourceName, grants []grant, have int64) (amounts []in
 
 // unitOf is the least amount that is of use: a GPU, a CPU, a mebibyte.
 func unitOf(name corev1.ResourceName) int64 {
-	switch name {
-	case corev1.ResourceCPU:
+	switch {
+	case name == corev1.ResourceCPU:
 		return 1000
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+	case quantity.InBytes(name):
 		return 1 << 20
 	}
 	return 1

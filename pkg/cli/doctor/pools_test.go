@@ -3,9 +3,11 @@
 package doctor
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -66,6 +68,11 @@ func TestPools(t *testing.T) {
 		"GPU nodes in no flavor": on(nodes(gpuNode("other-0", kit.A100), gpuNode("other-1", kit.A100))).finds(withoutFlavor("other-0")),
 		"GPU nodes in a flavor for other resources": on(nodes(gpuNode("other-0", kit.A100)), flavors(flavor("cpus", kit.A100)), queues(*kit.ClusterQueue("cpus", kit.Quota{Flavor: "cpus", Of: "cpu", Amount: "4"}))).
 			finds(withoutFlavor("other-0")),
+		"GPU nodes in a flavor for what Kueue counts GPUs as": on(
+			withKueue("integrations: {"+externalListed+"}\nresources: {transformations: [{input: nvidia.com/gpu, strategy: Replace, outputs: {example.com/credits: 2}}]}\n"),
+			func(f *Facts) {
+				f.ClusterQueues[0] = *kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", Of: "example.com/credits", Amount: "32"})
+			}),
 		"nodes without GPUs":      on(nodes(corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}})),
 		"no flavor at all":        on(func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }),
 		"a quota above the nodes": on(func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") }).finds(above(quota("clusterqueue", "gpus", "16"))),
@@ -80,6 +87,10 @@ func TestPools(t *testing.T) {
 			finds(above("kubectl get workloads -A -o wide")),
 		"what one holds now does not make its share larger": on(queues(clusterQueue("more", "h100", "16")), reserved("6")).
 			finds(above(quota("clusterqueue", "gpus", "8"), quota("clusterqueue", "more", "8"))),
+		"a quota of which more is lent than is to be left": on(func(f *Facts) {
+			f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24")
+			f.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("20"))
+		}).finds(above(patchCommand("clusterqueue", "gpus", "replace", strings.Replace(quotaPath, "nominalQuota", "lendingLimit", 1), "16"), quota("clusterqueue", "gpus", "16"))),
 		"two quotas above the nodes: both give way": on(queues(clusterQueue("more", "h100", "8"))).
 			finds(above(quota("clusterqueue", "gpus", "11"), quota("clusterqueue", "more", "5"))),
 		"a quota of a cohort counts, and several give way": on(func(f *Facts) {
@@ -98,6 +109,14 @@ func TestPools(t *testing.T) {
 			quotas := &f.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources
 			*quotas = append(*quotas, kueue.ResourceQuota{Name: "example.com/credits", NominalQuota: resource.MustParse("100")})
 		}),
+		"a quota of what a DeviceClass has, of which nodes do not tell": on(flavors(flavor("a100", kit.A100)), queues(clusterQueue("more", "a100", "8")), func(f *Facts) {
+			f.Nodes = append(f.Nodes, *kit.ReadyNode("dra-0", map[string]string{gpu.ProductLabel: kit.A100}, "cpu", "96"))
+			f.DeviceClasses = []resourcev1.DeviceClass{{Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(string(kit.GPU))}}}
+		}),
+		"a quota of what no device plugin serves, of which nodes still tell": on(flavors(flavor("a100", kit.A100)), queues(clusterQueue("more", "a100", "8")), func(f *Facts) {
+			f.Nodes = append(f.Nodes, *kit.ReadyNode("gone-0", map[string]string{gpu.ProductLabel: kit.A100}, "nvidia.com/gpu", "0"))
+			f.DeviceClasses = []resourcev1.DeviceClass{{Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(string(kit.GPU))}}}
+		}).warns("QuotaAboveNodes", "ResourceFlavor a100", quota("clusterqueue", "more", "1")),
 		"a taint that Kueue does not know of": on(tainted).fails("TaintNotTolerated", "ResourceFlavor h100",
 			`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
 		"two taints that Kueue does not know of": on(tainted, func(f *Facts) {

@@ -162,7 +162,7 @@ func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) 
 	}
 	for _, name := range sortedResources(asked) {
 		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(has(a, name), has(b, name)) })
-		if most := has(largest, name); asked[name] > most {
+		if most := has(largest, name); asked[name] > most && !a.Cluster.Untold(on, name) {
 			message := fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked[name]), largest.Name, number(name, most))
 			return lasts(TooLarge, message, "%s of replicated job %s, and for more pods; or add larger nodes to flavor %s", a.ask("less per pod"), ps.Name, flavor)
 		}

@@ -12,6 +12,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,6 +189,13 @@ func TestStateOf(t *testing.T) {
 		}).stuck(NotCreated, "PodTooLarge",
 			"asks for 16 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, "+
 				"but a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending", "ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+		"a manifest with pods for devices of a DeviceClass, of which nodes do not tell": given(manifestOf, func(s *scene) {
+			for i := range s.inventory.Nodes {
+				delete(s.inventory.Nodes[i].Status.Allocatable, gpu.Whole)
+			}
+			s.inventory.DeviceClasses = []resourcev1.DeviceClass{{Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(string(gpu.Whole))}}}
+			s.PodSets = []kueue.PodSet{podSet("node", 1)}
+		}).is(NotCreated, "Fits", "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100", ""),
 		"pods larger than any node of a topology": given(onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }).stuck(
 			Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
 				"flavor a100: a pod asks for 9 GPUs, and the largest node of the flavor, a100-0, has 8"+alone,

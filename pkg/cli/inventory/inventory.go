@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,8 @@ type Inventory struct {
 	Workloads []kueue.Workload
 	// RuntimeClasses are none where the user may not list them.
 	RuntimeClasses []nodev1.RuntimeClass
+	// DeviceClasses are none where the user may not list them, or the API server has none.
+	DeviceClasses []resourcev1.DeviceClass
 
 	// Unseen are the kinds that the user may not list. Figures that need them are too low.
 	Unseen []string
@@ -169,6 +172,17 @@ func (i *Inventory) checkedBy(controller string, cq *kueue.ClusterQueue, flavor 
 func (i *Inventory) NodesOf(flavors ...*kueue.ResourceFlavor) []*corev1.Node {
 	return i.nodes(func(node *corev1.Node) bool {
 		return slices.ContainsFunc(flavors, func(flavor *kueue.ResourceFlavor) bool { return Picks(flavor, node) })
+	})
+}
+
+// Untold reports whether nodes may have more of a resource than they tell, by the devices of a DeviceClass: where a device
+// plugin serves it, or did, a node tells how much.
+func (i *Inventory) Untold(nodes []*corev1.Node, name corev1.ResourceName) bool {
+	return slices.ContainsFunc(i.DeviceClasses, func(class resourcev1.DeviceClass) bool {
+		return ptr.Deref(class.Spec.ExtendedResourceName, resourcev1.ResourceDeviceClassPrefix+class.Name) == string(name)
+	}) && slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
+		_, told := node.Status.Allocatable[name]
+		return !told
 	})
 }
 

@@ -144,9 +144,9 @@ func TestDemand(t *testing.T) {
 			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a"),
 		},
 	}
-	expect.Same(t, "Unexpected demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
+	expect.Same(t, "Unexpected demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU, nil))
 	i.Workloads = append(i.Workloads, waiting("q", "9000000000000000", 2000))
-	expect.Same(t, "Unexpected demand of one that asks for all there could be", int64(math.MaxInt64), ptr.To(i.Demand(&h100, kit.GPU)).Value())
+	expect.Same(t, "Unexpected demand of one that asks for all there could be", int64(math.MaxInt64), ptr.To(i.Demand(&h100, kit.GPU, nil)).Value())
 }
 
 func TestRefuses(t *testing.T) {

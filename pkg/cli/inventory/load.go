@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,7 @@ func (l *loader) quota(ctx context.Context) {
 	unseen := i.Unseen
 	read(ctx, l, "runtimeclasses.node.k8s.io", &i.RuntimeClasses)
 	i.Unseen = unseen
+	i.DeviceClasses, _ = List[resourcev1.DeviceClass](ctx, l.client)
 	for n := range i.Workloads {
 		i.SetOverhead(i.Workloads[n].Spec.PodSets)
 	}

@@ -15,6 +15,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -68,14 +69,14 @@ func JobName(wl *kueue.Workload) string {
 
 // Demand sums what pending Workloads ask of a resource that they could get in a flavor:
 // their ClusterQueue has quota for it there and no node selector, affinity or taint stands
-// against. One that could run in several flavors counts in each.
-func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceName) resource.Quantity {
+// against. One that could run in several flavors counts in each. counts is of Kueue's configuration, or nil.
+func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceName, counts *configapi.Resources) resource.Quantity {
 	var sum int64
 	for _, wl := range i.Pending() {
 		if cq := i.ClusterQueue(i.ClusterQueueOf(wl)); cq == nil || QuotaOf(cq.Spec.ResourceGroups, kueue.ResourceFlavorReference(flavor.Name), name) == nil {
 			continue
 		}
-		for n, requests := range kueuelib.TotalRequests(WithRequests(wl)) {
+		for n, requests := range kueuelib.TotalRequests(WithRequests(wl), counts) {
 			if !Refuses(flavor, &wl.Spec.PodSets[n].Template.Spec) {
 				sum = kueuelib.Sum(sum, requests.Requests.ResourceValue(name))
 			}

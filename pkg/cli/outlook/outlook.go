@@ -249,7 +249,7 @@ func withClaimed(wl *kueue.Workload) *kueue.Workload {
 		return wl
 	}
 	unplaced := &kueue.Workload{Spec: wl.Spec}
-	for n, asked := range kueuelib.TotalRequests(unplaced) {
+	for n, asked := range kueuelib.TotalRequests(unplaced, nil) {
 		pod := &wl.Spec.PodSets[n].Template.Spec
 		for name, amount := range charged(wl, asked.Name) {
 			if asked.Requests.ResourceValue(name) > 0 || asked.Count == 0 || len(pod.Containers) == 0 {
@@ -287,7 +287,7 @@ func charged(wl *kueue.Workload, podSet kueue.PodSetReference) corev1.ResourceLi
 // it has the name of a whole one anyway.
 func GPUs(wl *kueue.Workload) int64 {
 	var sum int64
-	for _, ps := range kueuelib.TotalRequests(inventory.WithRequests(wl)) {
+	for _, ps := range kueuelib.TotalRequests(inventory.WithRequests(wl), nil) {
 		for name, amount := range kueuelib.ByResource(ps.Requests) {
 			if gpu.IsResource(name) {
 				sum = kueuelib.Sum(sum, amount)

@@ -150,7 +150,7 @@ func flavorOf(pool *gpu.Pool, onlyTainted bool) *kueue.ResourceFlavor {
 		Spec:       kueue.ResourceFlavorSpec{NodeLabels: pool.NodeLabels},
 	}
 	for _, taint := range pool.Taints {
-		if onlyTainted || slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) }) {
+		if onlyTainted || !tolerated(pool, taint) {
 			toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect}
 			if taint.Value == "" {
 				toleration.Operator = corev1.TolerationOpExists
@@ -161,6 +161,11 @@ func flavorOf(pool *gpu.Pool, onlyTainted bool) *kueue.ResourceFlavor {
 		}
 	}
 	return flavor
+}
+
+// tolerated reports whether pods that ask for a pool's GPUs tolerate a taint by themselves.
+func tolerated(pool *gpu.Pool, taint corev1.Taint) bool {
+	return !slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) })
 }
 
 // clusterQueueOf makes a team's ClusterQueue. What it lends it gets back, if need be by

@@ -179,6 +179,8 @@ func TestPlanRemarks(t *testing.T) {
 		"a node without its device plugin":       {nodes: []corev1.Node{h100, broken}, want: []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"}},
 		"nodes to which pods cannot come": {nodes: []corev1.Node{h100, cordoned, notReady},
 			want: []string{"quotas count 2 nodes to which pods cannot come, cordoned or not ready: d, e; jobs that are admitted to them wait"}},
+		"nodes that keep all jobs away": {nodes: []corev1.Node{h100, gpuNode("b", "NVIDIA-H100", taint("nvidia.com/gpu", "present")), gpuNode("c", "NVIDIA-H100", taint("team", "a"))},
+			want: []string{"quotas of h100 count 1 node with taints that others of it do not have, which keep its jobs away: c; have them off, or give these and the others different values of label kueue-trainer.dev/pool, and run this again"}},
 		"GPU nodes that keep other pods away, and no others": {nodes: []corev1.Node{tainted},
 			want: []string{"no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs"}},
 		"what an earlier run made": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, hostname)}, localQueues: []kueue.LocalQueue{queue("gpus", "vision", ours)},
@@ -191,6 +193,10 @@ func TestPlanRemarks(t *testing.T) {
 			clusterQueues: []kueue.ClusterQueue{holding("a100", "12"), holding("a100", "4"), holding("h100", "8")},
 			want: []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: jobs hold 16 nvidia.com/gpu of it, and by the new quotas Kueue promises these again: " +
 				"apply this once they have ended, and delete it once nothing uses it: kubectl delete resourceflavor a100"}},
+		"an earlier run's flavor that picks other nodes, and of which jobs hold GPUs": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-A100", ours, nil)}, clusterQueues: []kueue.ClusterQueue{holding("h100", "8")},
+			want: []string{"ResourceFlavor h100 picks other nodes from now on: jobs hold 8 nvidia.com/gpu of it on those of before, which Kueue then promises again: apply this once they have ended"}},
+		"an earlier run's flavor that picks other nodes, and is free":    {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-A100", ours, nil)}},
+		"an earlier run's flavor that picks the same nodes, and is held": {flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, nil)}, clusterQueues: []kueue.ClusterQueue{holding("h100", "8")}},
 		"the quota of a team that is none any more": {clusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "speech", Labels: ours}}},
 			want: []string{"ClusterQueue speech was made by an earlier run and is not needed any more: its quota counts beside that of the others, so GPUs are promised twice: " +
 				"set it to 0, and delete it once nothing uses it: kubectl delete clusterqueue speech"}},

@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -105,7 +107,8 @@ func (p *pools) text(ctx context.Context, c client.Client, i *inventory.Inventor
 			return nil, err
 		}
 	}
-	view, err := newView(ctx, i, users)
+	kueues, _ := cluster.KueueConfiguration(ctx, c) // Without it Kueue is taken to count what pods ask for.
+	view, err := newView(ctx, i, users, ptr.Deref(kueues, configapi.Configuration{}).Resources)
 	if err != nil {
 		return nil, err
 	}

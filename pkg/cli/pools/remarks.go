@@ -40,6 +40,12 @@ func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 	for _, pool := range picked {
 		away = append(away, inventory.Names(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
 	}
+	for n := range picked {
+		if own := inventory.Names(slices.DeleteFunc(slices.Clone(picked[n].Nodes), func(node *corev1.Node) bool { return !keepsAway(&picked[n], node) })); len(own) > 0 {
+			remarks = append(remarks, fmt.Sprintf("quotas of %s count %s with taints that others of it do not have, which keep its jobs away: %s; have them off, or give these and the others different values of label %s, and run this again",
+				picked[n].Name, show.Count(len(own), "node"), strings.Join(own, ", "), gpu.PoolLabel))
+		}
+	}
 	if len(away) > 0 {
 		remarks = append(remarks, fmt.Sprintf("quotas count %s to which pods cannot come, cordoned or not ready: %s; jobs that are admitted to them wait: delete nodes that do not come back, and run this again",
 			show.Count(len(away), "node"), strings.Join(away, ", ")))
@@ -48,6 +54,13 @@ func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 		remarks = append(remarks, "no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs, and those that ask for nothing, as initializers may, stay Pending unless some other node takes them")
 	}
 	return remarks
+}
+
+// keepsAway reports whether a node has a lasting taint that neither pods that ask for the pool's GPUs nor its flavor tolerate.
+func keepsAway(pool *gpu.Pool, node *corev1.Node) bool {
+	return slices.ContainsFunc(gpu.Lasting(node), func(taint corev1.Taint) bool {
+		return !slices.Contains(pool.Taints, taint) && !tolerated(pool, taint)
+	})
 }
 
 const autoscalerPage = "docs/pools.md#with-an-autoscaler"
@@ -156,6 +169,8 @@ func (p *plan) compare(i *inventory.Inventory) {
 			remarks = append(remarks, fmt.Sprintf("%s is there and applying this to it is refused: %s", name, refused))
 		case isPlanned && !ours:
 			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", name))
+		case isPlanned:
+			remarks = append(remarks, moved(i, obj, want)...)
 		case !isPlanned && ours:
 			counts := ""
 			switch obj.(type) {
@@ -176,6 +191,20 @@ func (p *plan) compare(i *inventory.Inventory) {
 		}
 	}
 	p.remarks = slices.Concat(p.remarks, remarks, overlaps, empty)
+}
+
+// moved tells of a flavor that picks other nodes by the plan, while jobs have quota for those of before.
+func moved(i *inventory.Inventory, have, want client.Object) []string {
+	flavor, ok := have.(*kueue.ResourceFlavor)
+	if !ok || slices.Equal(i.NodesOf(flavor), i.NodesOf(want.(*kueue.ResourceFlavor))) {
+		return nil
+	}
+	held := heldOf(i, kueue.ResourceFlavorReference(flavor.Name))
+	if len(held) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("ResourceFlavor %s picks other nodes from now on: jobs hold %s of it on those of before, which Kueue then promises again: apply this once they have ended",
+		flavor.Name, strings.Join(held, ", "))}
 }
 
 // heldOf tells how much of the GPUs of a flavor is reserved, by resource.

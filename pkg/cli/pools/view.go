@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
@@ -84,13 +85,13 @@ type ClusterQueue struct {
 	Users []User `json:"users,omitempty"`
 }
 
-// newView makes the view of an inventory. users are those of TrainJobs by their UIDs.
-func newView(ctx context.Context, i *inventory.Inventory, users map[types.UID]string) (*View, error) {
+// newView makes the view of an inventory. users are those of TrainJobs by their UIDs, counts is of Kueue's configuration, or nil.
+func newView(ctx context.Context, i *inventory.Inventory, users map[types.UID]string, counts *configapi.Resources) (*View, error) {
 	quotas, err := i.Quotas(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := &viewer{Inventory: i, quotas: quotas, users: users}
+	v := &viewer{Inventory: i, quotas: quotas, users: users, counts: counts}
 	view := &View{Pools: []Pool{}, Unseen: i.Unseen}
 	for n := range i.Flavors {
 		flavor := &i.Flavors[n]
@@ -109,29 +110,31 @@ type viewer struct {
 	*inventory.Inventory
 	quotas []inventory.Quota
 	users  map[types.UID]string
+	counts *configapi.Resources
 }
 
-// resources returns what a flavor is about: GPUs; where there are none, other devices that
-// have a quota; where there are none either, CPUs.
+// resources returns what a flavor is about: GPUs; where these are none or have no quota, other
+// devices that have one, as Kueue may count GPUs; where there are none either, CPUs.
 func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) []corev1.ResourceName {
-	gpus, devices := sets.New(gpu.Allocatable(nodes...)...), sets.New[corev1.ResourceName]()
+	counted, gpus, devices := false, sets.New(gpu.Allocatable(nodes...)...), sets.New[corev1.ResourceName]()
 	for _, quota := range v.quotas {
 		if string(quota.Flavor) != flavor.Name || quota.Nominal.IsZero() && quota.Reserved.IsZero() {
 			continue
 		}
 		if gpu.IsResource(quota.Resource) {
+			counted = true
 			gpus.Insert(quota.Resource)
 		} else if metrics.IsDevice(string(quota.Resource)) {
 			devices.Insert(quota.Resource)
 		}
 	}
-	switch {
-	case len(gpus) > 0:
-		return sets.List(gpus)
-	case len(devices) > 0:
-		return sets.List(devices)
+	if !counted {
+		gpus = gpus.Union(devices)
 	}
-	return []corev1.ResourceName{corev1.ResourceCPU}
+	if len(gpus) == 0 {
+		return []corev1.ResourceName{corev1.ResourceCPU}
+	}
+	return sets.List(gpus)
 }
 
 func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name corev1.ResourceName) Pool {
@@ -141,7 +144,7 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 		v.addQuota(&pool)
 	}
 	if v.Saw(inventory.Workloads) && v.Saw(inventory.ClusterQueues) {
-		pool.Pending = new(v.Demand(flavor, name))
+		pool.Pending = new(v.Demand(flavor, name, v.counts))
 	}
 	pool.Free = free(&pool, v.UsedOn(ready(nodes), name, anyPod), v.UsedOn(nodes, name, podOfJob))
 	return pool

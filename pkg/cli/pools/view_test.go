@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -68,7 +69,7 @@ func TestUsers(t *testing.T) {
 		"by user, the largest first":  {In: map[types.UID]string{"jane-1": "jane", "jane-2": "jane", "nobodys": ""}, Want: "team/jane 5, other 1, team 1"},
 		"by namespace, with no label": {In: map[types.UID]string{}, Want: "team 6, other 1"},
 	}, func(t *testing.T, tc expect.Row[map[types.UID]string, string]) {
-		expect.Same(t, "Unexpected users", tc.Want, usersText(expect.Must(newView(t.Context(), i, tc.In))(t).Pools[0].ClusterQueues[0].Users))
+		expect.Same(t, "Unexpected users", tc.Want, usersText(expect.Must(newView(t.Context(), i, tc.In, nil))(t).Pools[0].ClusterQueues[0].Users))
 	})
 }
 
@@ -81,6 +82,7 @@ func unseen(kinds ...string) func(*inventory.Inventory) {
 func TestTable(t *testing.T) {
 	type row struct {
 		change       func(*inventory.Inventory)
+		counts       *configapi.Resources
 		format, want string
 		// figures are the first line of the table; else want is all there is.
 		figures string
@@ -102,6 +104,20 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 				group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "whole-gpus", NominalQuota: resource.MustParse("16")}}
 				i.ClusterQueues[0].Status.FlavorsReservation, i.ClusterQueues[0].Status.FlavorsUsage = nil, nil
 			}},
+		"what Kueue counts GPUs as": {change: func(i *inventory.Inventory) {
+			i.Nodes = i.Nodes[1:2]
+			i.LocalQueues = []kueue.LocalQueue{*kit.LocalQueue("team", "q", "vision")}
+			i.Workloads = []kueue.Workload{*kit.Workload("team", "a", "q", time.Time{}, kit.PodSet("node", 2, "nvidia.com/gpu", "3"))}
+			group := &i.ClusterQueues[0].Spec.ResourceGroups[0]
+			group.CoveredResources = []corev1.ResourceName{"example.com/credits"}
+			group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "example.com/credits", NominalQuota: resource.MustParse("16")}}
+			i.ClusterQueues[0].Status.FlavorsReservation, i.ClusterQueues[0].Status.FlavorsUsage = nil, nil
+		}, counts: &configapi.Resources{Transformations: []configapi.ResourceTransformation{{
+			Input: gpu.Whole, Strategy: ptr.To(configapi.Replace), Outputs: kit.Amounts("example.com/credits", "2")}}}, want: `
+POOL   RESOURCE              NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100   example.com/credits   1/1     0             16      0          0         12        0      vision
+h100   nvidia.com/gpu        1/1     8             0       0          6         0         0      <none>
+`},
 		"pods of somebody else are not those that a reservation waits for": {figures: "h100 nvidia.com/gpu 1/1 8 16 4 4 0 0 vision",
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.Pods[0].Labels = i.Nodes[1:2], nil
@@ -152,7 +168,7 @@ unseen:
 `},
 	}, func(t *testing.T, tc row) {
 		i := kit.With(someCluster(), tc.change)
-		view := expect.Must(newView(context.Background(), i, nil))(t)
+		view := expect.Must(newView(context.Background(), i, nil, tc.counts))(t)
 		var out strings.Builder
 		expect.NoError(t, write(&out, tc.format, view, show.Paint{}))
 		if tc.figures != "" {

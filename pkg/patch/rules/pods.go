@@ -63,11 +63,11 @@ func checkEnv(path *field.Path, variables []corev1.EnvVar) field.ErrorList {
 	return errs
 }
 
-// checkResources: pods. Since Trainer 2.3 a limit may be the runtime's.
+// checkResources: pods. Since Trainer 2.3 a limit, or cpu and memory, may be the runtime's.
 func checkResources(generation trainjob.TrainerVersion, path *field.Path, resources *corev1.ResourceRequirements) field.ErrorList {
 	var errs field.ErrorList
 	for _, wrong := range quantity.Check(resources) {
-		if wrong.NeedsLimit && generation >= trainjob.Trainer23 {
+		if wrong.NeedsMore && generation >= trainjob.Trainer23 {
 			continue
 		}
 		errs = append(errs, field.Invalid(path.Child(wrong.List).Key(string(wrong.Name)), wrong.Quantity.String(), wrong.Why))
