@@ -93,7 +93,7 @@ func Unreserve(wl *kueue.Workload) {
 	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
 	again := evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures
 	workload.SetRequeuedCondition(wl, evicted.Reason, evicted.Message, again)
-	reason := workload.UnadmittedWorkloadReasonWithFallback(kueue.WorkloadQuotaReservedReasonPendingEvaluation, kueue.WorkloadPending)
+	reason := workload.UnadmittedWorkloadReasonWithFallback(kueue.WorkloadQuotaReservedReasonPendingEvaluation, kueue.WorkloadPending) //nolint:staticcheck // Kueue 0.19's own
 	workload.UnsetQuotaReservationWithCondition(wl, reason, evicted.Message, time.Now())
 }
 
