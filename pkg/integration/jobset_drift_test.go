@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
@@ -182,6 +183,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 	type row struct {
 		age                   time.Duration
 		change                func(*batchv1.Job)
+		copied                func(*kueue.Workload)
 		wantJobSet, wantQuota bool
 		wantTold              string
 	}
@@ -189,11 +191,12 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 		"an old JobSet is replaced":                 {age: time.Hour, wantQuota: true, wantTold: jobevents.ReasonJobSetOutdated},
 		"a new one has the job give its quota back": {age: time.Second, wantJobSet: true, wantTold: jobevents.ReasonCannotStart},
 		"so has one whose Jobs have done something": {age: time.Hour, change: kit.Completed, wantJobSet: true, wantTold: "delete the TrainJob, and what its Jobs have done with it"},
+		"a copy waits as long as for any start":     {age: time.Second, copied: kit.All(kit.Copied, kit.Since(time.Now())), wantJobSet: true, wantQuota: true},
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
 		js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
-		wl := inttest.WorkloadOf(stored, kit.Admitted)
+		wl := inttest.WorkloadOf(stored, kit.Admitted, tc.copied)
 		child := kit.ChildJob(js, "node", tc.change)
 		child.Spec.Suspend = new(true)
 		r, recorder := newReconciler(t, js, child, wl)

@@ -227,7 +227,11 @@ func renewExceeding(ctx context.Context, j *job) error {
 	if wl == nil {
 		return nil
 	}
-	return releaseQuota(ctx, j, wl, why, time.Since(admittedAt(wl))).err
+	lacking := time.Since(admittedAt(wl))
+	if placeholder.IsCopy(wl) && lacking < j.deps.startTimeout {
+		return nil // MultiKueue makes the next one at once.
+	}
+	return releaseQuota(ctx, j, wl, why, lacking).err
 }
 
 // rolloutPatience is how long a JobSet may go without showing our part before it is made again.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,4 +132,17 @@ func OfOneTry(spec *trainer.TrainingRuntimeSpec) {
 // OfGracePeriod sets how many seconds pods have to end.
 func OfGracePeriod(seconds int64) RuntimeChange {
 	return func(spec *trainer.TrainingRuntimeSpec) { RuntimePod(spec).TerminationGracePeriodSeconds = &seconds }
+}
+
+// KueuePod is a pod that runs Kueue since a time, with the ConfigMap of a name as its configuration.
+func KueuePod(namespace, configMap string, started time.Time) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kueue-controller-manager-0", CreationTimestamp: metav1.NewTime(started)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "manager", VolumeMounts: []corev1.VolumeMount{{Name: "config"}}}, {Name: "proxy"},
+		}, Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}}}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "manager", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}},
+	}
 }

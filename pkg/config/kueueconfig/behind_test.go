@@ -17,15 +17,7 @@ import (
 
 // kueuePod makes a pod that runs Kueue since a time.
 func kueuePod(started time.Time, changes ...func(*corev1.Pod)) *corev1.Pod {
-	return kit.With(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: where.Namespace, Name: "kueue-controller-manager-0", CreationTimestamp: metav1.NewTime(started)},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{
-			{Name: "manager", VolumeMounts: []corev1.VolumeMount{{Name: "config"}}}, {Name: "proxy"},
-		}, Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: where.Name}}}}}},
-		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "manager", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}},
-	}, changes...)
+	return kit.With(kit.KueuePod(where.Namespace, where.Name, started), changes...)
 }
 
 func TestBehind(t *testing.T) {

@@ -62,7 +62,7 @@ type Follower struct {
 	// problem is what was told of it last.
 	problem string
 	// ahead: what holds here is none of the running Kueue's, since this process started after an edit of its ConfigMap.
-	ahead bool
+	ahead atomic.Bool
 	// comes is set while Kueue will wait for pods to be ready once it has started with the ConfigMap.
 	comes atomic.Bool
 	// toldAwaited is the version of the ConfigMap that people were told of.
@@ -102,6 +102,9 @@ func (f *Follower) WaitsForPodsReady() bool {
 // Known reports whether Kueue's configuration was read at least once. Before that its defaults
 // hold, which may not be Kueue's settings.
 func (f *Follower) Known() bool { return f.read.Load() }
+
+// Ahead reports whether the settings are those of an edit that the running Kueue may not go by yet: this process started after it.
+func (f *Follower) Ahead() bool { return f.ahead.Load() }
 
 // Readable reports whether Kueue's configuration could be read at the last attempt.
 func (f *Follower) Readable() bool { return f.readable.Load() }
@@ -162,7 +165,7 @@ func (f *Follower) Read(ctx context.Context) {
 	if err == nil {
 		awaited, err = f.awaitsRestart(reading, &found, cfg)
 	}
-	if awaited && !f.ahead {
+	if awaited && !f.ahead.Load() {
 		f.readable.Store(true)
 		return
 	}
@@ -178,8 +181,9 @@ func (f *Follower) Read(ctx context.Context) {
 // were read ahead of Kueue's restart, are no settings of the running Kueue, so there is nothing to hold.
 func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg *configapi.Configuration) (bool, error) {
 	settings, _ := Of(cfg, f.overrides) // An unknown feature gate is no reason not to wait; take logs it when they hold.
-	f.ahead = f.ahead || !f.read.Load()
-	if !f.ahead && equality.Semantic.DeepEqual(settings, f.Settings()) {
+	ahead := f.ahead.Load() || !f.read.Load()
+	f.ahead.Store(ahead)
+	if !ahead && equality.Semantic.DeepEqual(settings, f.Settings()) {
 		return false, nil
 	}
 	var pods corev1.PodList
@@ -188,7 +192,7 @@ func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg 
 	}
 	pod, changed := Behind(cm, pods.Items, time.Now())
 	if pod == nil {
-		f.ahead = false
+		f.ahead.Store(false)
 		return false, nil
 	}
 	f.tellAwaited(cm, pod, changed)
@@ -205,7 +209,7 @@ func (f *Follower) tellAwaited(cm *corev1.ConfigMap, pod *corev1.Pod, changed ti
 	}
 	f.toldAwaited = cm.ResourceVersion
 	here := "and so does kueue-trainer"
-	if f.ahead {
+	if f.ahead.Load() {
 		here = "and kueue-trainer, which started since, goes by the new one"
 	}
 	f.Recorder.Eventf(cm, pod, corev1.EventTypeWarning, "KueueNotRestarted", "Configure",

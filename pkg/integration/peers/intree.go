@@ -87,7 +87,7 @@ const lookTimeout = 15 * time.Second
 func (t *InTree) probe(ctx context.Context) (bool, error) {
 	job, err := trainjob.DryRun(ctx, t.client, t.namespace, trainjob.ProbeQueue)
 	switch {
-	case errors.Is(err, trainjob.ErrNoRuntime) && t.kueue.Known():
+	case errors.Is(err, trainjob.ErrNoRuntime) && t.kueue.Known() && !t.kueue.Ahead():
 		// Nobody can ask, and Kueue's configuration has the say: teams may have runtimes of their own.
 		return t.kueue.Settings().InTree, nil
 	case err != nil:

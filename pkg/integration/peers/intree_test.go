@@ -11,6 +11,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,8 +73,10 @@ func TestInTreeProbe(t *testing.T) {
 		kueue  kueueconfig.Settings
 		// unknown has Kueue's configuration unread, bare leaves the runtimes of the cluster out.
 		unknown, bare bool
-		want          bool
-		wantErr       error
+		// ahead has the manager have started between an edit of Kueue's configuration and the restart of Kueue.
+		ahead   bool
+		want    bool
+		wantErr error
 	}
 	expect.Rows(t, map[string]row{
 		"a policy suspends every TrainJob":                      {answer: suspendAll, wantErr: errSuspendsAll},
@@ -100,12 +103,21 @@ func TestInTreeProbe(t *testing.T) {
 		"without a runtime to ask with, Kueue's configuration says that it is on":      {bare: true, kueue: kueueconfig.Settings{InTree: true}, want: true},
 		"without a runtime to ask with, Kueue's configuration says that it is off":     {bare: true},
 		"without a runtime to ask with, nor Kueue's configuration, there is no answer": {bare: true, unknown: true, wantErr: trainjob.ErrNoRuntime},
+		"without a runtime to ask with, nor one that Kueue goes by already":            {bare: true, ahead: true, wantErr: trainjob.ErrNoRuntime},
 		"all refused is no answer": {answer: func(*trainjob.TrainJob) error { return refused }, wantErr: refused},
 	}, func(t *testing.T, tc row) {
 		in := inTreeOn(t, tc.answer, tc.own...)
 		in.kueue = kueueconfig.Fixed(tc.kueue)
 		if tc.unknown {
 			in.kueue = kueueconfig.NewFollower(nil, kueueconfig.ConfigMap{}, kueueconfig.Overrides{})
+		}
+		if tc.ahead {
+			where, edited := kueueconfig.ConfigMap{Namespace: "kueue-system", Name: "kueue-manager-config", Key: "file"}, time.Now()
+			in.kueue = kueueconfig.NewFollower(inttest.Fake(kit.KueuePod(where.Namespace, where.Name, edited.Add(-time.Hour)), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: where.Namespace, Name: where.Name, CreationTimestamp: metav1.NewTime(edited)},
+				Data:       map[string]string{where.Key: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"},
+			}).Build(), where, kueueconfig.Overrides{})
+			in.kueue.Read(t.Context())
 		}
 		if tc.bare {
 			expect.NoError(t, in.client.DeleteAllOf(t.Context(), &trainer.ClusterTrainingRuntime{}))

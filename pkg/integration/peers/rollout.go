@@ -65,6 +65,9 @@ func (r *Rollout) expect(served trainjob.TrainerVersion) {
 	defer r.mu.Unlock()
 	field := patch.Of(served)
 	r.freezes = (r.freezes || r.served == trainjob.Trainer22) && served == trainjob.Trainer23
+	if r.served == trainjob.Trainer23 && served == trainjob.Trainer22 {
+		r.since = time.Now() // Snapshots of before tell nothing when 2.3 comes again.
+	}
 	r.served = served
 	switch r.field {
 	case field:
