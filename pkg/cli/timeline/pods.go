@@ -177,12 +177,16 @@ func (p *podTimes) read(pod *corev1.Pod) {
 		if s := status.State.Terminated; s != nil {
 			p.at[podsEnded] = later(p.at[podsEnded], s.FinishedAt.Time)
 		}
-		first := status.State
-		if status.RestartCount == 1 {
+		first, before := status.State, status.RestartCount
+		switch {
+		case first.Waiting != nil:
+			// For a restart: the kubelet has moved the last run there.
 			first = status.LastTerminationState
+		case before > 0:
+			first, before = status.LastTerminationState, before-1
 		}
 		switch {
-		case status.RestartCount > 1 || status.RestartCount == 1 && first.Terminated == nil:
+		case before > 0 || status.RestartCount > 0 && first.Terminated == nil:
 			p.startable = since[corev1.PodInitialized]
 		case first.Running != nil:
 			p.at[podsRun] = later(p.at[podsRun], first.Running.StartedAt.Time)
