@@ -326,6 +326,23 @@ func TestPodsThatTakeThePlaceOfOthers(t *testing.T) {
 	})
 }
 
+// TestPodsThatNeverRan has a run begin when there was a pod that ran in each place.
+func TestPodsThatNeverRan(t *testing.T) {
+	runs := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(52)}}}}}
+	expect.Answers(t, func(other corev1.PodStatus) int {
+		f := complete()
+		f.Now, f.Job.Status.Conditions, f.Pods[0].Status = at(70).Time, nil, corev1.PodStatus{}
+		second, next := f.Pods[0].DeepCopy(), f.Pods[0].DeepCopy()
+		second.Name, second.Status = "llm-node-0-1-00two", other
+		next.Name, next.CreationTimestamp, next.Status = "llm-node-0-0-next1", at(50), runs
+		f.Pods = append(f.Pods, *second, *next)
+		return spent(Of(f))[Running] - 10 // of the first run
+	}, map[string]expect.Row[corev1.PodStatus, int]{
+		"and one that does not run yet": {},
+		"and one that runs":             {In: runs, Want: 18},
+	})
+}
+
 func TestSVG(t *testing.T) {
 	f := complete()
 	f.Events[1].Message = "<script>&\"\x1b"
