@@ -64,10 +64,14 @@ var workerChecks = []check{{
 	problem: "There are workers of MultiKueue, and " + externalFramework + " is not in multiKueue.externalFrameworks.",
 	effect:  "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.", commands: restarted,
 }, {
-	inOrder: "Trainer leaves the TrainJobs of workers alone", looksAt: []Kind{workerClusters, crds},
+	inOrder: "Trainer leaves the TrainJobs of workers alone", looksAt: []Kind{workerClusters, crds, mutating, validating, deployments},
 	wrong: func(f *Facts, found func(hit)) {
 		if generation := f.generation(); len(f.MultiKueueClusters) > 0 && generation != 0 && generation < trainjob.Trainer23 {
-			found(hit{values: append(f.of(trainerPart), "generation", generation)})
+			h := hit{values: append(f.of(trainerPart), "generation", generation)}
+			if !f.managerInstalled() {
+				h.Effect = "It runs a worker's TrainJob in this cluster as well, without quota of it."
+			}
+			found(h)
 		}
 	},
 	ID: "TrainJobRunsTwice", Severity: Error, When: "Trainer of the manager cluster is older than 2.3", object: trainerPart.Name,

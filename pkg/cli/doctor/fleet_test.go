@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -182,6 +183,21 @@ func TestFleet(t *testing.T) {
 		}).warns("WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
 		"a worker with Kueue's in-tree integration": on(func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil }),
 	}, inTheFleet)
+}
+
+// TestRunsTwice says what an older Trainer does with TrainJobs that kueue-trainer does not refuse.
+func TestRunsTwice(t *testing.T) {
+	for says, integration := range map[string]func(*Facts){
+		"kueue-trainer refuses TrainJobs in queues with a MultiKueue admission check": func(*Facts) {},
+		"It runs a worker's TrainJob in this cluster as well, without quota of it.":   kit.All(uninstalled, inTreeActive, withKueue(inTreeListed)),
+	} {
+		f := with(t, inTheFleet, integration)
+		f.CRDs[0] = crd(trainjob.CRDName, "v1alpha1", "runtimePatches")
+		f.Cluster = expect.Must(explain.NewCluster(t.Context(), f.Inventory))(t)
+		findings := newReport(f).Findings
+		twice := slices.IndexFunc(findings, func(f Finding) bool { return f.Reason == "TrainJobRunsTwice" })
+		expect.That(t, twice >= 0 && strings.Contains(findings[twice].Effect, says), "None of the findings says %q: %+v", says, findings)
+	}
 }
 
 // trainer23 is the CRD of a Trainer that is newer than that of a healthy cluster.

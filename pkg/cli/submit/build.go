@@ -219,7 +219,9 @@ func (r *request) addTopology(entry map[string]any, spec *trainer.TrainingRuntim
 	if !launcherIsNode(spec) {
 		return annotate(entry, constants.Node, key, level)
 	}
+	// In a group Kueue takes the ranks of the larger PodSet to begin behind the smaller one, and JobSet has them begin at 0.
 	return cmp.Or(annotate(entry, constants.Node, key, level), annotate(entry, constants.Node, kueue.PodSetGroupName, "nodes"),
+		annotate(entry, constants.Node, kueue.PodIndexOffsetAnnotation, "-1"),
 		annotate(entry, constants.Launcher, key, level), annotate(entry, constants.Launcher, kueue.PodSetGroupName, "nodes"))
 }
 

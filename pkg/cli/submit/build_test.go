@@ -55,8 +55,8 @@ func TestTrainJob(t *testing.T) {
 		"a topology goes into the patch that is given": {request: request{name: "a", runtime: "torch", topology: "preferred=rack", patch: patchOfNode}, metadata: "{name: a}",
 			spec: patched(`{metadata: {annotations: {mine: "1", kueue.x-k8s.io/podset-preferred-topology: rack}}, spec: {nodeSelector: {a: b}}}`)},
 		"a topology of MPI, whose launcher is a node": {request: request{name: "a", runtime: "torch", topology: "required=rack"}, runtime: launched, metadata: "{name: a}",
-			spec: strings.Replace(patched("&together {metadata: {annotations: {kueue.x-k8s.io/podset-group-name: nodes, kueue.x-k8s.io/podset-required-topology: rack}}}"),
-				"}]}}}}]", "}, {name: launcher, template: {spec: {template: *together}}}]}}}}]", 1)},
+			spec: strings.Replace(patched(`{metadata: {annotations: {kueue.x-k8s.io/podset-group-name: nodes, kueue.x-k8s.io/podset-required-topology: rack, kueue.x-k8s.io/pod-index-offset: "-1"}}}`),
+				"}]}}}}]", "}, {name: launcher, template: {spec: {template: {metadata: {annotations: {kueue.x-k8s.io/podset-group-name: nodes, kueue.x-k8s.io/podset-required-topology: rack}}}}}}]}}}}]", 1)},
 		"for Trainer 2.1 patches become overrides": {request: request{name: "a", runtime: "torch", patch: patchOfNode}, generation: trainjob.Trainer21, metadata: "{name: a}",
 			spec: ofTorch + "\npodTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {mine: '1'}}, spec: {nodeSelector: {a: b}}}]"},
 	}, func(t *testing.T, tc row) {

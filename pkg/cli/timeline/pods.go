@@ -27,18 +27,25 @@ type podTimes struct {
 }
 
 // podSteps tells of the pods of each Job and run together: there may be a thousand. Those that take the place of others are
-// told of apart: the run does not wait for them.
+// told of apart: the run does not wait for them, but for the first that runs in each place.
 func podSteps(f *Facts) []Step {
-	groups, tries := map[string][]podTimes{}, map[string]int{}
-	var order []string
+	type group struct {
+		job      string
+		run, try int
+	}
+	groups, tries := map[group][]podTimes{}, map[string][]podTimes{}
+	var order []group
 	for _, pod := range podsOf(f) {
 		n, place := run(f, pod.at[podsMade]), pod.name
 		if random := ofJob.FindStringSubmatch(strings.TrimPrefix(pod.name, pod.job)); random != nil {
 			place = strings.TrimSuffix(place, random[1])
 		}
 		place = fmt.Sprintf("%s %d", place, n)
-		key := fmt.Sprintf("%s %d %d", pod.job, n, tries[place])
-		tries[place]++
+		key := group{pod.job, n, len(tries[place])}
+		tries[place] = append(tries[place], pod)
+		if first := tries[place][0].at; first[podsRun].IsZero() {
+			first[podsRun] = pod.at[podsRun]
+		}
 		if groups[key] == nil {
 			order = append(order, key)
 		}
@@ -46,7 +53,7 @@ func podSteps(f *Facts) []Step {
 	}
 	var steps []Step
 	for _, key := range order {
-		steps = append(steps, groupSteps(groups[key])...)
+		steps = append(steps, groupSteps(groups[key], key.try > 0)...)
 	}
 	return steps
 }
@@ -62,7 +69,8 @@ func run(f *Facts, at time.Time) int {
 	return n
 }
 
-func groupSteps(pods []podTimes) []Step {
+// groupSteps are no milestones where the pods take the place of others.
+func groupSteps(pods []podTimes, again bool) []Step {
 	object := fmt.Sprintf("%s of Job %s", show.Count(len(pods), "pod"), pods[0].job)
 	var steps []Step
 	for _, of := range []struct {
@@ -83,6 +91,9 @@ func groupSteps(pods []podTimes) []Step {
 		}
 		first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
 		s := Step{Time: first, Actor: of.actor, Object: object, Step: of.what + " them", milestone: of.milestone}
+		if again {
+			s.milestone = noted
+		}
 		if len(pods) == 1 {
 			s.Step = of.what + " it"
 		}
@@ -177,12 +188,16 @@ func (p *podTimes) read(pod *corev1.Pod) {
 		if s := status.State.Terminated; s != nil {
 			p.at[podsEnded] = later(p.at[podsEnded], s.FinishedAt.Time)
 		}
-		first := status.State
-		if status.RestartCount == 1 {
+		first, before := status.State, status.RestartCount
+		switch {
+		case first.Waiting != nil:
+			// For a restart: the kubelet has moved the last run there.
 			first = status.LastTerminationState
+		case before > 0:
+			first, before = status.LastTerminationState, before-1
 		}
 		switch {
-		case status.RestartCount > 1 || status.RestartCount == 1 && first.Terminated == nil:
+		case before > 0 || status.RestartCount > 0 && first.Terminated == nil:
 			p.startable = since[corev1.PodInitialized]
 		case first.Running != nil:
 			p.at[podsRun] = later(p.at[podsRun], first.Running.StartedAt.Time)

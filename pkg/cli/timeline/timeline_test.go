@@ -293,6 +293,7 @@ func TestRestartsInPlace(t *testing.T) {
 			}
 		}
 	}
+	waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 	told := func(f *Facts) { f.Events = append(f.Events, event("Pod", "llm-node-0-0-00new", "Started", "", 46000)) }
 	expect.Answers(t, func(in []func(*Facts)) (starts []string) {
 		for _, s := range Of(kit.With(complete(), in...)).Steps {
@@ -304,7 +305,8 @@ func TestRestartsInPlace(t *testing.T) {
 	}, map[string]expect.Row[[]func(*Facts), []string]{
 		"none":                                  {In: []func(*Facts){status(0, corev1.ContainerState{}, over(45, 59))}, Want: []string{"10s", "45s"}},
 		"one":                                   {In: []func(*Facts){status(1, over(45, 50), over(51, 59))}, Want: []string{"10s", "45s"}},
-		"one that is due":                       {In: []func(*Facts){status(1, over(45, 50), corev1.ContainerState{})}, Want: []string{"10s", "45s"}},
+		"one that is due":                       {In: []func(*Facts){status(0, over(45, 50), waits)}, Want: []string{"10s", "45s"}},
+		"one, and another is due":               {In: []func(*Facts){status(1, over(51, 55), waits)}, Want: []string{"10s", "43s"}},
 		"one, and the pod has lost how it was":  {In: []func(*Facts){status(1, corev1.ContainerState{}, over(51, 59))}, Want: []string{"10s", "43s"}},
 		"more":                                  {In: []func(*Facts){status(3, over(53, 54), over(55, 59))}, Want: []string{"10s", "43s"}},
 		"more, and an event tells of the first": {In: []func(*Facts){status(3, over(53, 54), over(55, 59)), told}, Want: []string{"10s", "46s"}},
@@ -321,6 +323,23 @@ func TestPodsThatTakeThePlaceOfOthers(t *testing.T) {
 		}
 		f.Pods = append(f.Pods, *next)
 		expect.Same(t, "Unexpected spans", spent(Of(complete())), spent(Of(f)))
+	})
+}
+
+// TestPodsThatNeverRan has a run begin when there was a pod that ran in each place.
+func TestPodsThatNeverRan(t *testing.T) {
+	runs := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(52)}}}}}
+	expect.Answers(t, func(other corev1.PodStatus) int {
+		f := complete()
+		f.Now, f.Job.Status.Conditions, f.Pods[0].Status = at(70).Time, nil, corev1.PodStatus{}
+		second, next := f.Pods[0].DeepCopy(), f.Pods[0].DeepCopy()
+		second.Name, second.Status = "llm-node-0-1-00two", other
+		next.Name, next.CreationTimestamp, next.Status = "llm-node-0-0-next1", at(50), runs
+		f.Pods = append(f.Pods, *second, *next)
+		return spent(Of(f))[Running] - 10 // of the first run
+	}, map[string]expect.Row[corev1.PodStatus, int]{
+		"and one that does not run yet": {},
+		"and one that runs":             {In: runs, Want: 18},
 	})
 }
 
