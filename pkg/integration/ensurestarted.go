@@ -49,7 +49,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 		j.record.start.lacksNothing(admissionOf(wl))
 		return result{}
 	}
-	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.deps.startTimeout)
+	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.deps.startTimeout, lack.missing)
 	// Pods that were ready once since the admission are not forgotten by a restart of this process. Who took the lead after
 	// the admission may have missed that the job was complete.
 	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
@@ -71,7 +71,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{again: wait}
 	}
 	told := lacking
-	if !ran {
+	if !ran && !j.record.start.gains {
 		told += j.deps.startTimeout
 	}
 	return judge(ctx, j, wl, lack, lacking, told)
@@ -200,12 +200,15 @@ const longestHold = time.Hour
 // startRecord is what is remembered of the starts of a TrainJob, also of those that failed, for which it stays out of its
 // queue.
 type startRecord struct {
-	// admission is what the next three are about: since when the job lacks something, when to look
-	// for a refusal again, and whether it once lacked nothing.
+	// admission is what the next five are about: since when the job lacks something, when to look
+	// for a refusal again, whether it once lacked nothing, how many pods were missing when it were fewest,
+	// and whether it were more before.
 	admission admission
 	lacking   time.Time
 	look      time.Time
 	complete  bool
+	missing   int32
+	gains     bool
 
 	// tries counts the starts that failed in a row of the job as it is, by its sum. For hold it
 	// stays out of its queue, until a time, since the Workload of former was given back.
@@ -232,14 +235,19 @@ func admissionOf(wl *kueue.Workload) admission {
 
 // lacks notes that an admitted job lacks something. It returns for how long by our own clock, the
 // time until a refusal is to be looked for, first after timeout, and whether the job once lacked nothing since it was
-// admitted.
-func (s *startRecord) lacks(by admission, timeout time.Duration) (lacking, wait time.Duration, complete bool) {
+// admitted. While fewer and fewer pods are missing, all begins anew: the Job controller makes thousands in minutes, and
+// what it was refused meanwhile it has overcome.
+func (s *startRecord) lacks(by admission, timeout time.Duration, missing int32) (lacking, wait time.Duration, complete bool) {
 	now := time.Now()
 	if s.admission != by {
-		s.admission, s.lacking, s.complete = by, time.Time{}, false
+		s.admission, s.lacking, s.complete, s.missing, s.gains = by, time.Time{}, false, 0, false
 	}
-	if s.lacking.IsZero() {
-		s.lacking, s.look = now, now.Add(timeout)
+	fewer := missing > 0 && missing < s.missing
+	if s.lacking.IsZero() || fewer {
+		s.lacking, s.look, s.gains = now, now.Add(timeout), s.gains || fewer
+	}
+	if s.missing == 0 || fewer {
+		s.missing = missing
 	}
 	return now.Sub(s.lacking), max(0, s.look.Sub(now)), s.complete
 }
@@ -314,6 +322,8 @@ type lack struct {
 	live, pods bool
 	// made reports whether all child Jobs that are due are there and had all their pods once.
 	made bool
+	// missing is how many pods the Job controller has not made.
+	missing int32
 }
 
 // lackOf returns what a resumed job is without, or nil. Pods that are there, in whatever
@@ -376,15 +386,16 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 		if !isDue || !state.LacksPods(child) || awaitsLeader(child) {
 			continue
 		}
+		missing := state.WantedPods(child) - state.LivePods(child)
 		if found == nil {
 			found = &lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
-				state.WantedPods(child)-state.LivePods(child), jobevents.Count(state.WantedPods(child), "pod"), child.Name)}
+				missing, jobevents.Count(state.WantedPods(child), "pod"), child.Name)}
 			// A Job that has never had all its pods, by its own count of them.
 			found.made = !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
 				return state.LivePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
 			})
 		}
-		found.asked = append(found.asked, child.UID)
+		found.asked, found.missing = append(found.asked, child.UID), found.missing+missing
 	}
 	return found
 }

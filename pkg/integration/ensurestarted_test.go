@@ -217,7 +217,9 @@ func TestEnsureStartedAgain(t *testing.T) {
 		// lacking is 3 minutes where it is not said.
 		lacking time.Duration
 		// led is since when this process leads; 0: for ever, and it saw the job complete.
-		led      time.Duration
+		led time.Duration
+		// missing is how many pods were at the last look.
+		missing  int32
 		wl       func(*kueue.Workload)
 		wantKept bool
 	}
@@ -233,6 +235,8 @@ func TestEnsureStartedAgain(t *testing.T) {
 		"its pods were ready before the admission":             {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour, wl: says(metav1.ConditionTrue, kueue.WorkloadStarted, 2*time.Hour)},
 		"its pods have yet to get ready":                       {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour, wl: says(metav1.ConditionFalse, kueue.WorkloadWaitForStart, 0)},
 		"who led before the admission knows that it never ran": {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour},
+		"with one of four, and none at the last look":          {jobs: []batchv1.JobStatus{active}, pods: 4, refused: time.Minute, led: 2 * time.Hour, missing: 4, wantKept: true},
+		"with one of four, as at the last look":                {jobs: []batchv1.JobStatus{active}, pods: 4, refused: time.Minute, led: 2 * time.Hour, missing: 3},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
@@ -253,7 +257,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 		}
 		r.deps.records.of(jobKey, stored.UID).start = startRecord{
-			admission: admissionOf(wl), complete: tc.led == 0, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
+			admission: admissionOf(wl), complete: tc.led == 0, missing: tc.missing, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
 		err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 		expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 	})

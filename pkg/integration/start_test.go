@@ -68,30 +68,30 @@ func TestLackOf(t *testing.T) {
 		"a finished JobSet":  {change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
 		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
 		"a suspended child":  {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{}, suspended)}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
-		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &lack{what: "the Job controller has not made 2 of 2 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
-		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
+		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &lack{what: "the Job controller has not made 2 of 2 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, missing: 2}},
+		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, missing: 1, live: true, pods: true}},
 		"the others wait for the first to be scheduled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive)}},
 		"the first itself is missing": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{}, exclusive)},
-			want: &lack{what: "the Job controller has not made 4 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
+			want: &lack{what: "the Job controller has not made 4 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, missing: 4}},
 		"none waits where nodes are labeled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive, selecting)},
-			want: &lack{what: "the Job controller has not made 3 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
+			want: &lack{what: "the Job controller has not made 3 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, missing: 3, live: true, pods: true}},
 		"all pods": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
 		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: new(int32(2))})}},
 		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
 		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
 		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
-			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true, made: true}},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, missing: 1, pods: true, made: true}},
 		"a Job of no pods":                   {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
 		"a stage whose turn has not come":    {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
 		"a stage whose turn has come":        {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
 		"a stage after one that failed":      {replicated: staged, jobs: []batchv1.Job{child("download", 1, failed)}},
 		"a Job that ended as it was stopped": {jobs: []batchv1.Job{child("node", 1, complete, suspended)}},
 		"no pod of two Jobs": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{}), child("node", 1, batchv1.JobStatus{})},
-			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-first-0", kind: "Job", asked: []types.UID{"job-first-0", "job-node-0"}}},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-first-0", kind: "Job", asked: []types.UID{"job-first-0", "job-node-0"}, missing: 2}},
 		"no pod beside a Job that failed for good": {replicated: both, jobs: []batchv1.Job{child("first", 1, failed), child("node", 1, batchv1.JobStatus{})},
-			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, missing: 1}},
 		"a pod failed, and another Job is done": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Failed: 1}), child("node", 1, batchv1.JobStatus{Succeeded: 1})},
-			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-first-0", kind: "Job", asked: []types.UID{"job-first-0"}, pods: true, made: true}},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-first-0", kind: "Job", asked: []types.UID{"job-first-0"}, missing: 1, pods: true, made: true}},
 		"a later stage in order, after one that is ready": {replicated: both, change: inOrder, want: &lack{what: "JobSet has not resumed child Job job-node-0", kind: "JobSet", asked: []types.UID{"js"}, live: true, pods: true},
 			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1, Ready: new(int32(1))}), child("node", 1, batchv1.JobStatus{}, suspended)}},
 		"a later stage in order": {replicated: both, change: inOrder, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
@@ -129,16 +129,16 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 func TestLacksBeginsWithEachAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, first, second := &startRecord{}, admission{"wl", 1}, admission{"wl", 2}
-		s.lacks(first, time.Minute)
+		s.lacks(first, time.Minute, 0)
 		time.Sleep(time.Hour)
-		lacking, wait, complete := s.lacks(first, time.Minute)
+		lacking, wait, complete := s.lacks(first, time.Minute, 0)
 		expect.That(t, lacking == time.Hour && wait == 0 && !complete, "In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
-		lacking, wait, _ = s.lacks(second, time.Minute)
+		lacking, wait, _ = s.lacks(second, time.Minute, 0)
 		expect.That(t, lacking == 0 && wait == time.Minute, "In the second one: lacking %s, wait %s", lacking, wait)
 		s.lacksNothing(second)
-		_, _, complete = s.lacks(second, time.Minute)
+		_, _, complete = s.lacks(second, time.Minute, 0)
 		expect.That(t, complete, "That it was complete is forgotten")
-		_, _, complete = s.lacks(admission{"wl", 3}, time.Minute)
+		_, _, complete = s.lacks(admission{"wl", 3}, time.Minute, 0)
 		expect.That(t, !complete, "It is complete before it has started again")
 	})
 }

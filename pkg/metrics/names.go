@@ -197,7 +197,7 @@ const (
 const (
 	// UngateFreed: its gate is removed, and it may be bound.
 	UngateFreed = "freed"
-	// UngateRefused: it was made too unlike its admission; its TrainJob is told by event UngateRefused.
+	// UngateRefused: it was made too unlike its admission, or the write was refused; its TrainJob is told by event UngateRefused.
 	UngateRefused = "refused"
 )
 

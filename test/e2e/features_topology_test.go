@@ -107,6 +107,21 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		wl := w.Workload(ctx, "mpi")
 		Expect(running(pods)).To(ConsistOf(append(assignedNodes(wl, 0), assignedNodes(wl, 1)...)))
 	}, SpecTimeout(specTimeout))
+
+	It("has the ranks of MPI that submit places in the order of racks and nodes, behind the launcher", func(ctx context.Context) {
+		_, stderr, code := plugin(ctx, "submit", "mpi", "-n", w.Namespace, "--runtime", "deepspeed-distributed", "--nodes", "8", "--gpus-per-node", "4",
+			"--queue", "queue", "--topology", "required="+blockLabel)
+		Expect(code).To(BeZero(), stderr)
+		Eventually(ctx, func(g Gomega) {
+			wl, pods := w.Workload(ctx, "mpi"), w.Pods(ctx, "mpi")
+			g.Expect(wl).NotTo(BeNil())
+			node := slices.IndexFunc(wl.Spec.PodSets, func(ps kueue.PodSet) bool { return ps.Name == "node" })
+			assigned := assignedNodes(wl, node)
+			g.Expect(assigned).To(HaveLen(7))
+			ranks := slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.ReplicatedJobNameKey] != "node" })
+			g.Expect(running(byRank(ranks))).To(Equal(assigned), "nodes by rank")
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
 })
 
 // inARow returns how many values are the same as those beside them.

@@ -154,17 +154,22 @@ func madeFrom(view state.View, job *trainjob.TrainJob, pod *corev1.Pod) *corev1.
 func (u *Controller) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
 	recorder := u.Recorder.LoggingTo(ctrl.LoggerFrom(ctx).WithValues("trainJob", klog.KObj(job)))
 	freed := pod.DeepCopy()
-	if err := podset.PlacePod(freed, made, template); err != nil {
+	refused := func(why error) {
 		u.Metrics.Ungated(metrics.UngateRefused)
-		recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("gated pods: %w; delete them, and their Job makes others", err))
+		recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, why)
+	}
+	if err := podset.PlacePod(freed, made, template); err != nil {
+		refused(fmt.Errorf("gated pods: %w; delete them, and their Job makes others", err))
 		return nil
 	}
 	err := u.Client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		// The pod changed; its own event brings it here again.
 		return nil
-	}
-	if err == nil {
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		refused(fmt.Errorf("gated pods: %w; allow that", err))
+	case err == nil:
 		u.Metrics.Ungated(metrics.UngateFreed)
 		recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,
 			"Pod %s was made before its Job took note of the admission; its gate is removed", pod.Name)

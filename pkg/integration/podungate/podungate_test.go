@@ -185,6 +185,19 @@ func reconcileOnce(t *testing.T, u *Controller, pod *corev1.Pod) ctrl.Result {
 	return expect.Must(u.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}))(t)
 }
 
+func TestWhoRefusesTheRemovalOfTheGateIsTold(t *testing.T) {
+	s := newScene(t, trainjob.Trainer23)
+	c := inttest.Fake(s.job, s.runtime, inttest.AdmittedOf("a"), inttest.JobSetOf(s.job, false), s.child, s.pod).Build()
+	recorder := events.NewFakeRecorder(1)
+	u := controllerOf(t, c, trainjob.Trainer23, recorder)
+	u.Client = kit.Writes(c, func(kit.Write) error { return kit.Forbidden("pods") })
+	_, err := u.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.pod)})
+	expect.That(t, err != nil, "it is tried again")
+	expect.Need(t, len(recorder.Events) > 0, "The user is told nothing")
+	told := <-recorder.Events
+	expect.That(t, strings.Contains(told, jobevents.ReasonUngateRefused) && strings.Contains(told, "forbidden"), "The user is told %q", told)
+}
+
 // What is unknown is not taken for "off", and no event says when it is known.
 func TestGatedPodWaitsForWhatIsUnknown(t *testing.T) {
 	expect.Rows(t, map[string]expect.Row[func(*Controller), time.Duration]{
