@@ -316,25 +316,16 @@ func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
 	if wl := j.holdingQuota(); err == nil && wl != nil {
 		// What came into the runtime since does not run there.
 		js.Spec.ReplicatedJobs = slices.DeleteFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-			return podSetOf(wl, rj.Name) == nil
+			return podset.PodSetOf(rj.Name, wl.Spec.PodSets) == nil
 		})
 		for n := range js.Spec.ReplicatedJobs {
 			rj := &js.Spec.ReplicatedJobs[n]
-			if runs := podSetOf(wl, rj.Name).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
+			if runs := podset.PodSetOf(rj.Name, wl.Spec.PodSets).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
 				return nil, fmt.Errorf("the runtime has another number of pods for replicated job %s by now than the %d that run", rj.Name, runs)
 			}
 		}
 	}
 	return js, err
-}
-
-func podSetOf(wl *kueue.Workload, name string) *kueue.PodSet {
-	for n := range wl.Spec.PodSets {
-		if string(wl.Spec.PodSets[n].Name) == name {
-			return &wl.Spec.PodSets[n]
-		}
-	}
-	return nil
 }
 
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue

@@ -37,10 +37,7 @@ import (
 // flavor of every PodSet.
 func placedMessage(wl *kueue.Workload) string {
 	admission := wl.Status.Admission
-	var parts []string
-	for i := range admission.PodSetAssignments {
-		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
-	}
+	parts := kueuelib.Map(admission.PodSetAssignments, assignmentMessage)
 	return kueuelib.TruncateEvent(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
 		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
 }

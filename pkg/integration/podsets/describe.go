@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -184,10 +185,7 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 	if err != nil {
 		return spec, false, err
 	}
-	placements := make([]patch.Placement, 0, len(names))
-	for _, name := range names {
-		placements = append(placements, patch.Gated(name))
-	}
+	placements := kueuelib.Map(names, func(name *string) patch.Placement { return patch.Gated(*name) })
 	return spec, d.Field.Set(&spec, placements), nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -69,11 +70,7 @@ func workloads(ctx context.Context, cached client.Reader, name types.NamespacedN
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
 	}
-	var found []*kueue.Workload
-	for i := range list.Items {
-		found = append(found, &list.Items[i])
-	}
-	return found, nil
+	return kueuelib.Map(list.Items, func(wl *kueue.Workload) *kueue.Workload { return wl }), nil
 }
 
 // HoldingQuota reads the Workload of job that holds quota, or nil.
