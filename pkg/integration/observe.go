@@ -316,6 +316,6 @@ func (r run) underWay() bool { return !r.began.IsZero() && !r.over }
 // that is only over, not gone, is found out again.
 func (e *dependencies) forget(uid types.UID) {
 	e.Runtimes.Forget(uid)
-	e.Remembered.Forget(uid)
+	e.Remembered.Remove(uid)
 	e.Recorder.Forget(uid)
 }
