@@ -167,7 +167,7 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 // forgetName drops what is remembered of a TrainJob by its name alone.
 func (e *dependencies) forgetName(key types.NamespacedName) {
 	e.expectations.Forget(key)
-	e.records.forget(key)
+	e.records.Delete(key)
 }
 
 // followUp does what the reason of jobframework's decision calls for, and tells people of it. It comes to what

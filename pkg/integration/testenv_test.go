@@ -101,6 +101,15 @@ func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 	return j
 }
 
+// known returns all records.
+func known(r *records) (all []*record) {
+	r.Range(func(_, value any) bool {
+		all = append(all, value.(*record))
+		return true
+	})
+	return all
+}
+
 func look(t *testing.T, r *reconciler, key client.ObjectKey) (ctrl.Result, error) {
 	t.Helper()
 	j, err := r.deps.observe(t.Context(), key)
