@@ -256,7 +256,7 @@ func letQuotaGo(ctx context.Context, j *job) {
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
 	j.record.start.quotaGoes(release.workload)
 	if release.deleted {
-		j.deps.leaves(release.workload)
+		j.deps.ledger.Leave(release.workload)
 	}
 }
 

@@ -56,9 +56,7 @@ func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*
 	if err != nil {
 		return nil, err
 	}
-	if e.ledger != nil {
-		e.ledger.Look(ctx, view.Workloads)
-	}
+	e.ledger.Look(ctx, view.Workloads)
 	if e.expectations.Outdated(key, view.Workloads) {
 		return nil, errOldView
 	}

@@ -95,7 +95,7 @@ type dependencies struct {
 	labels *kueuelib.CustomLabels
 	queues *queues.Queues
 
-	// ledger keeps account of what TrainJobs hold; nil: nobody does.
+	// ledger keeps account of what TrainJobs hold.
 	ledger *ledger.Ledger
 }
 

@@ -167,7 +167,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 		return lookAgain(wait)
 	}
 	for _, wl := range workloads {
-		j.deps.leaves(wl.UID)
+		j.deps.ledger.Leave(wl.UID)
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
 	return result{}
