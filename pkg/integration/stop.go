@@ -94,17 +94,6 @@ func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err 
 	return jobclient.TrainerLags(err) && time.Since(expectations.ChangedBy(job)) > longLag
 }
 
-// Why a job that has not been evicted gives its quota back, for the log.
-const (
-	releasedFinished    = "Finished"
-	releasedDeleted     = "WorkloadDeleted"
-	releasedDeactivated = "Deactivated"
-	releasedQueue       = "QueueChanged"
-	releasedPodSets     = "PodSetsChanged"
-	releasedTimeLimit   = "TimeLimitChanged"
-	releasedGone        = "TrainJobDeleted"
-)
-
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
 	may bool
@@ -115,7 +104,8 @@ type podsAnswer struct {
 // release is quota that is given back once the job has no pods any more.
 type release struct {
 	workload types.UID
-	why      string
+	// why is for the log.
+	why string
 	// deleted is set where the Workload goes with the quota.
 	deleted bool
 }
@@ -129,19 +119,19 @@ func releases(ctx context.Context, j *job) *release {
 	because := func(why string) *release { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()} }
 	switch {
 	case j.TrainJob.Finished():
-		return because(releasedFinished)
+		return because("Finished")
 	case !wl.DeletionTimestamp.IsZero():
-		return because(releasedDeleted)
+		return because("WorkloadDeleted")
 	case kueuelib.IsEvicted(wl):
 		return because(state.ReasonOf(wl, kueue.WorkloadEvicted))
 	case !kueuelib.IsActive(wl):
-		return because(releasedDeactivated)
+		return because("Deactivated")
 	case wl.Spec.QueueName != jobframework.QueueName(j):
-		return because(releasedQueue)
+		return because("QueueChanged")
 	case !sameTimeLimit(wl, &j.TrainJob):
-		return because(releasedTimeLimit)
+		return because("TimeLimitChanged")
 	case j.IsSuspended() && changedPodSets(ctx, j, wl):
-		return because(releasedPodSets)
+		return because("PodSetsChanged")
 	}
 	return nil
 }
@@ -169,7 +159,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	for _, wl := range workloads {
 		j.deps.ledger.Leave(wl.UID)
 	}
-	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", "TrainJobDeleted")
 	return result{}
 }
 
