@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -279,18 +280,9 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 		wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
 		return false
 	}
-	pending := 0
-	for _, check := range wl.Status.AdmissionChecks {
-		switch check.State {
-		case kueue.CheckStateReady:
-		case kueue.CheckStatePending:
-			pending++
-		default:
-			return false
-		}
-	}
 	// MultiKueue is one of the checks, and the last one: it waits for the others.
-	return pending == 1
+	left := slices.DeleteFunc(slices.Clone(wl.Status.AdmissionChecks), func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady })
+	return len(left) == 1 && left[0].State == kueue.CheckStatePending
 }
 
 // askAgain changes the Workload, which has Kueue look at it, and tells the user. Each time Kueue is left alone for as long as
