@@ -290,10 +290,7 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 	if js == nil || !state.LacksGate(js, job, p.Field) {
 		return p.resumeGrace(job)
 	}
-	written := p.Field.Time(&job.Spec)
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock, which may be behind.
-	if by := p.Expectations.WroteBy(job); by.After(written) {
-		written = by
-	}
+	written := slices.MaxFunc([]time.Time{p.Field.Time(&job.Spec), p.Expectations.WroteBy(job)}, time.Time.Compare)
 	return min(ResumeGrace, max(0, written.Add(ResumeGrace).Sub(p.View.At)))
 }
