@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -263,24 +264,16 @@ func letQuotaGo(ctx context.Context, j *job) {
 // keepsQuota returns errStillActive where jobframework would go on and give up the quota that
 // the pods which are left are charged to.
 func keepsQuota(j *job, reason jobframework.StopReason) error {
-	switch reason {
-	case jobframework.StopReasonWorkloadDeleted:
+	if reason == jobframework.StopReasonWorkloadDeleted || reason == jobframework.StopReasonNoMatchingWorkload && j.holdingQuota() != nil {
 		return errStillActive
-	case jobframework.StopReasonNoMatchingWorkload:
-		if j.holdingQuota() != nil {
-			return errStillActive
-		}
 	}
 	return nil
 }
 
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.
 func (j *job) Finished(context.Context) (message string, success, finished bool) {
-	end := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed)
-	if end == nil {
-		return "", false, false
-	}
-	return end.Message, end.Type == trainer.TrainJobComplete, true
+	end := ptr.Deref(j.end(trainer.TrainJobComplete, trainer.TrainJobFailed), metav1.Condition{})
+	return end.Message, end.Type == trainer.TrainJobComplete, end.Type != ""
 }
 
 // PodsReady reports whether every replicated job that could have started is ready or

@@ -274,7 +274,7 @@ var mutants = slices.Concat(
 		bug("a new leader charges a run for less by what its former cluster said", "TestRunIsNotJudgedByWhatItsFormerClusterSaid", "(wl == nil || !kueuelib.IsAdmitted(wl) || kueuelib", "(wl == nil || kueuelib"),
 		bug("a job that runs is stopped for an admission that the cache has not heard of", "TestNoStopOnTheWordOfTheCache", "stillAdmitted(ctx, j.deps.live", "stillAdmitted(ctx, j.deps.client"),
 		bug("a job starts on a JobSet that asks for more than its quota", "TestNoStartOfAJobSetThatAsksForMore", "if err := startable(ctx, j, wl); err != nil {", "if err := startable(ctx, j, wl); err != nil && false {"),
-		bug("a job whose Workload does not match gives its quota up with its pods", "TestKeepsQuota", "case jobframework.StopReasonNoMatchingWorkload:\n		if", "case jobframework.StopReasonNotAdmitted:\n		if"),
+		bug("a job whose Workload does not match gives its quota up with its pods", "TestKeepsQuota", "reason == jobframework.StopReasonNoMatchingWorkload && j", "reason == jobframework.StopReasonNotAdmitted && j"),
 		bug("a job starts on what its cache alone still has", "TestNoStartOnTheWordOfTheCache", "confirm(ctx, j.deps.live, wl); err != nil {", "confirm(ctx, j.deps.live, wl); err != nil && false {"),
 		bug("a job whose pods cannot be listed has none", "TestPodsThatMayBeThereAreNotForgotten", "Active(ctx, &j.TrainJob); err != nil || active {", "Active(ctx, &j.TrainJob); err == nil && active {"),
 		bug("pods are ready by the counts of the run before", "TestPodsAreNotReadyBeforeTrainerHasResumed", "(resumed || j.ManagedExternally())", "(resumed || true)"),
