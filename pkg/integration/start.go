@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -197,10 +198,7 @@ func startable(ctx context.Context, j *job, wl *kueue.Workload) error {
 		j.decision.excess = excess
 		return errOutdated
 	}
-	if err := requeueExceeding(ctx, j, wl, excess); err != nil {
-		return err
-	}
-	return errOutdated
+	return cmp.Or(requeueExceeding(ctx, j, wl, excess), errOutdated)
 }
 
 // renewEvery is how often a JobSet that asks for too much is replaced. One that is younger
