@@ -73,13 +73,8 @@ func tellStop(ctx context.Context, j *job) error {
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
-	left, err := j.pods().Left(ctx, j.key)
-	if err != nil {
+	if left, err := tellPodsLeft(ctx, j, "stopped"); left || err != nil {
 		return err
-	}
-	if len(left) > 0 {
-		tellPodsLeft(j, "stopped")
-		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {
 		j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
