@@ -139,7 +139,7 @@ func inHand(j *job) time.Duration {
 // tellPodsLeft tells the user whether pods keep the quota of a job that is over, without which ones:
 // that would be another event with each that ends.
 func tellPodsLeft(ctx context.Context, j *job, what string) (left bool, err error) {
-	pods, err := j.pods().Left(ctx, j.key)
+	pods, err := j.pods().Left(ctx)
 	if err != nil || len(pods) == 0 {
 		return false, err
 	}
@@ -231,7 +231,7 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(wl) || placeholder.Release(wl) {
 			continue
 		}
-		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
+		if left, err := j.pods().AnyLeft(ctx); err != nil || left {
 			return ofError(err)
 		}
 		reason := "Deleted"

@@ -114,7 +114,7 @@ func (j *job) mayHavePods(ctx context.Context) bool {
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		j.podsThere.may = true
 	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
-		pods, err := j.pods().Left(ctx, j.key)
+		pods, err := j.pods().Left(ctx)
 		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !notStarted(ctx, j.deps, &j.TrainJob)
 	}
 	return j.podsThere.may

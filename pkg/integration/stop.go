@@ -160,7 +160,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 
 // awaitLastPodOf waits for the pods of a deleted TrainJob that stops since a time, and until no others can come.
 func awaitLastPodOf(ctx context.Context, j *job, since time.Time) result {
-	switch left, err := j.pods().AnyLeft(ctx, j.key); {
+	switch left, err := j.pods().AnyLeft(ctx); {
 	case err != nil:
 		return ofError(err)
 	case left:
@@ -287,7 +287,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	if copied && j.record.alone && !formerJobSet && len(jobsOfFormer(j)) == 0 {
 		return result{}
 	}
-	pods, err := j.pods().Left(ctx, j.key)
+	pods, err := j.pods().Left(ctx)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
@@ -329,7 +329,7 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 // jobsOfFormer returns the Jobs of former TrainJobs of this name.
 func jobsOfFormer(j *job) []batchv1.Job {
 	js := j.jobSet()
-	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && state.IsControlledBy(&child, js) })
+	return slices.DeleteFunc(j.pods().Jobs(), func(child batchv1.Job) bool { return js != nil && state.IsControlledBy(&child, js) })
 }
 
 const (
