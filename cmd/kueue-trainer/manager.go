@@ -46,16 +46,12 @@ func managerOptions(cfg *managerconfig.Configuration, config *rest.Config, certi
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	cached, err := caches.ByObject()
-	if err != nil {
-		return ctrl.Options{}, err
-	}
 	le := cfg.LeaderElection
 	return ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultTransform: caches.Compact,
-			ByObject:         cached,
+			ByObject:         caches.ByObject(),
 		},
 		Metrics:                       metricsOptions(cfg),
 		WebhookServer:                 newDrainingServer(webhook.NewServer(webhookOptions(cfg, certificate)), scarce),

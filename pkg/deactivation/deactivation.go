@@ -8,7 +8,6 @@ package deactivation
 import (
 	"fmt"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -43,9 +42,5 @@ func Why(wl *kueue.Workload) (cause, message string) {
 }
 
 func targetOf(wl *kueue.Workload) *metav1.Condition {
-	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
-	if target == nil || target.Status != metav1.ConditionTrue {
-		return nil
-	}
-	return target
+	return kueuelib.True(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
 }

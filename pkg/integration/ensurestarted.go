@@ -118,7 +118,7 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 	if refusal != "" || !l.pods && lacking >= silentFor*timeout {
 		// A job that has a pod loses it only for a refusal, and caches may stand still.
 		if !l.pods {
-			left, err := j.pods().Left(ctx, j.key)
+			left, err := j.pods().Left(ctx)
 			if err != nil {
 				return ofError(err)
 			}

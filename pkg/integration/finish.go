@@ -72,10 +72,7 @@ func finish(ctx context.Context, j *job) result {
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}
-	pods, err := j.pods().Left(ctx, j.key)
-	if err == nil && len(pods) > 0 {
-		tellPodsLeft(j, "finished")
-	}
+	_, err = tellPodsLeft(ctx, j, "finished")
 	return result{done: true, again: recheckIn(since), err: err}
 }
 
@@ -139,11 +136,16 @@ func inHand(j *job) time.Duration {
 	return max(0, firstSeen(&j.record.ended.held).Add(podtracking.ResumeGrace).Sub(j.view.At))
 }
 
-// tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
+// tellPodsLeft tells the user whether pods keep the quota of a job that is over, without which ones:
 // that would be another event with each that ends.
-func tellPodsLeft(j *job, what string) {
+func tellPodsLeft(ctx context.Context, j *job, what string) (left bool, err error) {
+	pods, err := j.pods().Left(ctx)
+	if err != nil || len(pods) == 0 {
+		return false, err
+	}
 	j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
+	return true, nil
 }
 
 // keepEnded has a job that ended once stay so: Trainer forgets a failure with the JobSet.
@@ -229,7 +231,7 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(wl) || placeholder.Release(wl) {
 			continue
 		}
-		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
+		if left, err := j.pods().AnyLeft(ctx); err != nil || left {
 			return ofError(err)
 		}
 		reason := "Deleted"

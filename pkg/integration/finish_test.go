@@ -196,8 +196,8 @@ func trainerSuspends(t *testing.T, r *reconciler) {
 }
 
 func graceIsOver(_ *testing.T, r *reconciler) {
-	for _, known := range r.deps.records.byName {
-		known.ended.held = known.ended.held.Add(-podtracking.ResumeGrace)
+	for _, of := range known(r.deps.records) {
+		of.ended.held = of.ended.held.Add(-podtracking.ResumeGrace)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -113,7 +114,7 @@ func (j *job) mayHavePods(ctx context.Context) bool {
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		j.podsThere.may = true
 	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
-		pods, err := j.pods().Left(ctx, j.key)
+		pods, err := j.pods().Left(ctx)
 		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !notStarted(ctx, j.deps, &j.TrainJob)
 	}
 	return j.podsThere.may
@@ -256,31 +257,23 @@ func letQuotaGo(ctx context.Context, j *job) {
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
 	j.record.start.quotaGoes(release.workload)
 	if release.deleted {
-		j.deps.leaves(release.workload)
+		j.deps.ledger.Leave(release.workload)
 	}
 }
 
 // keepsQuota returns errStillActive where jobframework would go on and give up the quota that
 // the pods which are left are charged to.
 func keepsQuota(j *job, reason jobframework.StopReason) error {
-	switch reason {
-	case jobframework.StopReasonWorkloadDeleted:
+	if reason == jobframework.StopReasonWorkloadDeleted || reason == jobframework.StopReasonNoMatchingWorkload && j.holdingQuota() != nil {
 		return errStillActive
-	case jobframework.StopReasonNoMatchingWorkload:
-		if j.holdingQuota() != nil {
-			return errStillActive
-		}
 	}
 	return nil
 }
 
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.
 func (j *job) Finished(context.Context) (message string, success, finished bool) {
-	end := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed)
-	if end == nil {
-		return "", false, false
-	}
-	return end.Message, end.Type == trainer.TrainJobComplete, true
+	end := ptr.Deref(j.end(trainer.TrainJobComplete, trainer.TrainJobFailed), metav1.Condition{})
+	return end.Message, end.Type == trainer.TrainJobComplete, end.Type != ""
 }
 
 // PodsReady reports whether every replicated job that could have started is ready or
@@ -316,25 +309,16 @@ func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
 	if wl := j.holdingQuota(); err == nil && wl != nil {
 		// What came into the runtime since does not run there.
 		js.Spec.ReplicatedJobs = slices.DeleteFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-			return podSetOf(wl, rj.Name) == nil
+			return podset.PodSetOf(rj.Name, wl.Spec.PodSets) == nil
 		})
 		for n := range js.Spec.ReplicatedJobs {
 			rj := &js.Spec.ReplicatedJobs[n]
-			if runs := podSetOf(wl, rj.Name).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
+			if runs := podset.PodSetOf(rj.Name, wl.Spec.PodSets).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
 				return nil, fmt.Errorf("the runtime has another number of pods for replicated job %s by now than the %d that run", rj.Name, runs)
 			}
 		}
 	}
 	return js, err
-}
-
-func podSetOf(wl *kueue.Workload, name string) *kueue.PodSet {
-	for n := range wl.Spec.PodSets {
-		if string(wl.Spec.PodSets[n].Name) == name {
-			return &wl.Spec.PodSets[n]
-		}
-	}
-	return nil
 }
 
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue

@@ -7,13 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -280,8 +278,7 @@ func TestAccountFacts(t *testing.T) {
 		if tc.waits {
 			r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 		}
-		facts := accountFacts{client: r.deps.client, deps: r.deps, userLabel: "example.com/user"}
-		expect.Same(t, "Unexpected facts", tc.want, facts.of(t.Context(), kit.With(wl, tc.wl)))
+		expect.Same(t, "Unexpected facts", tc.want, r.deps.factsOf(t.Context(), r.deps.client, kit.With(wl, tc.wl), "example.com/user"))
 	})
 }
 
@@ -291,9 +288,7 @@ func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(wl, preempted)))
 	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
 	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
-	// It has not read what was saved yet, so it saves nothing.
-	facts := accountFacts{client: r.deps.client, deps: r.deps}
-	r.deps.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+	// The ledger has not read what was saved yet, so it saves nothing.
 	stored.Spec.Suspend = new(true)
 	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
 	j := jobOf(t, r, stored)

@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,7 +93,7 @@ func ensureRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) (tim
 // makeRemainder creates the Workload for the pods that are left and not charged to another one: where
 // a run waits for the pods of a former one, these are.
 func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
-	pods, err := j.pods().Left(ctx, j.key)
+	pods, err := j.pods().Left(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -132,7 +133,7 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 // awaitLastPod returns when to look again for the pods of a Workload that nothing is charged for in
 // its place, 0 when none is left and none comes.
 func awaitLastPod(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
-	left, err := j.pods().AnyLeft(ctx, j.key)
+	left, err := j.pods().AnyLeft(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +182,7 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Pods that were admitted by a Workload which nobody has are somebody else's.
 	view.Workloads = append(view.Workloads, placeholder.Former(rest))
-	pods, err := r.deps.podsIn(view).Left(ctx, job)
+	pods, err := r.deps.podsIn(view).Left(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -279,18 +280,9 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 		wl.Status.ClusterName != nil || len(wl.Status.NominatedClusterNames) > 0 {
 		return false
 	}
-	pending := 0
-	for _, check := range wl.Status.AdmissionChecks {
-		switch check.State {
-		case kueue.CheckStateReady:
-		case kueue.CheckStatePending:
-			pending++
-		default:
-			return false
-		}
-	}
 	// MultiKueue is one of the checks, and the last one: it waits for the others.
-	return pending == 1
+	left := slices.DeleteFunc(slices.Clone(wl.Status.AdmissionChecks), func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateReady })
+	return len(left) == 1 && left[0].State == kueue.CheckStatePending
 }
 
 // askAgain changes the Workload, which has Kueue look at it, and tells the user. Each time Kueue is left alone for as long as

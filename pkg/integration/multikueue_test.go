@@ -273,7 +273,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		{what: "when that is gone", change: func() error { return r.deps.client.Delete(t.Context(), late) }},
 		{what: "when it is sent once more", change: func() error { stored.UID = "uid-2"; return nil }, asks: 1},
 		{what: "with a pod of its own", change: func() error {
-			r.deps.records.forget(jobKey)
+			r.deps.records.Delete(jobKey)
 			stored.UID = "uid"
 			return r.deps.client.Create(t.Context(), podOf("js"))
 		}, asks: 1},
@@ -286,8 +286,8 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		expect.That(t, o.err == nil && o.done == step.done, "awaitPodsOfFormer() %s = %+v", step.what, o)
 		expect.Same(t, "Unexpected number of lists "+step.what, step.asks, asked)
 	}
-	r.deps.records.forget(jobKey)
-	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(r.deps.records.byName))
+	r.deps.records.Delete(jobKey)
+	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(known(r.deps.records)))
 }
 
 // Kueue looks at a Workload once; before a worker cluster is connected, that was for nothing.

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,17 +32,14 @@ type notice struct {
 
 // noticeOf returns the one that matters most, or none.
 func noticeOf(wl *kueue.Workload) notice {
-	all := []func(*kueue.Workload) notice{rejected, deactivated, retried, inadmissible}
+	n := cmp.Or(rejected(wl), deactivated(wl), retried(wl), inadmissible(wl))
 	if kueuelib.IsFinished(wl) {
-		all = []func(*kueue.Workload) notice{neverRan}
+		n = neverRan(wl)
 	}
-	for _, of := range all {
-		if n := of(wl); n.reason != "" {
-			n.message = kueuelib.TruncateEvent(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
-			return n
-		}
+	if n.reason != "" {
+		n.message = kueuelib.TruncateEvent(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 	}
-	return notice{}
+	return n
 }
 
 // neverRan is about a Workload that was finished without a run. jobframework gives up a start where what the admission
@@ -137,11 +135,9 @@ func retried(wl *kueue.Workload) notice {
 	if state.ReasonOf(wl, kueue.WorkloadEvicted) == kueue.WorkloadEvictedByAdmissionCheck && (state.HoldsQuota(wl) || state.True(wl, kueue.WorkloadRequeued) == nil) {
 		which, says = "an admission check", state.True(wl, kueue.WorkloadEvicted).Message
 	}
-	for _, check := range wl.Status.AdmissionChecks {
-		if check.State == kueue.CheckStateRetry {
-			which, says = fmt.Sprintf("admission check %s", check.Name), check.Message
-			break
-		}
+	checks := wl.Status.AdmissionChecks
+	if at := slices.IndexFunc(checks, func(c kueue.AdmissionCheckState) bool { return c.State == kueue.CheckStateRetry }); at >= 0 {
+		which, says = fmt.Sprintf("admission check %s", checks[at].Name), checks[at].Message
 	}
 	if which == "" {
 		return notice{}

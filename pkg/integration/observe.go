@@ -56,9 +56,7 @@ func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*
 	if err != nil {
 		return nil, err
 	}
-	if e.ledger != nil {
-		e.ledger.Look(ctx, view.Workloads)
-	}
+	e.ledger.Look(ctx, view.Workloads)
 	if e.expectations.Outdated(key, view.Workloads) {
 		return nil, errOldView
 	}
@@ -225,43 +223,27 @@ type record struct {
 	told string
 }
 
-// records are those of all TrainJobs.
-type records struct {
-	mu     sync.Mutex
-	byName map[types.NamespacedName]*record
-}
+// records are those of all TrainJobs, by name.
+type records struct{ sync.Map }
 
 // of returns the record of a TrainJob. What is gone has none.
 func (r *records) of(key types.NamespacedName, uid types.UID) *record {
+	fresh := &record{uid: uid}
 	if uid == "" {
-		return &record{}
+		return fresh
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.byName[key]; known != nil && known.uid == uid {
-		return known
+	if known, _ := r.LoadOrStore(key, fresh); known.(*record).uid == uid {
+		return known.(*record)
 	}
-	if r.byName == nil {
-		r.byName = map[types.NamespacedName]*record{}
-	}
-	r.byName[key] = &record{uid: uid}
-	return r.byName[key]
+	r.Store(key, fresh)
+	return fresh
 }
 
 // trim forgets a record that says nothing.
 func (r *records) trim(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.byName[key]; known != nil && *known == (record{uid: known.uid}) {
-		delete(r.byName, key)
+	if known, ok := r.Load(key); ok && *known.(*record) == (record{uid: known.(*record).uid}) {
+		r.Delete(key)
 	}
-}
-
-// forget drops what was remembered of a TrainJob that is gone.
-func (r *records) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.byName, key)
 }
 
 // waiting is since when a TrainJob waits to queue, by our own clock.
@@ -316,6 +298,6 @@ func (r run) underWay() bool { return !r.began.IsZero() && !r.over }
 // that is only over, not gone, is found out again.
 func (e *dependencies) forget(uid types.UID) {
 	e.Runtimes.Forget(uid)
-	e.Remembered.Forget(uid)
+	e.Remembered.Remove(uid)
 	e.Recorder.Forget(uid)
 }

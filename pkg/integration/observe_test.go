@@ -95,15 +95,15 @@ func TestRecordsAreKeptForWhatTheySay(t *testing.T) {
 	r.of(jobKey, "uid").alone = true
 	expect.That(t, r.of(jobKey, "uid").alone, "What was noted is forgotten")
 	r.trim(jobKey)
-	expect.Same(t, "Unexpected number of records that say something", 1, len(r.byName))
+	expect.Same(t, "Unexpected number of records that say something", 1, len(known(r)))
 	expect.That(t, !r.of(jobKey, "another").alone, "Another TrainJob of the name has the record of the first")
 	r.trim(jobKey)
-	expect.Same(t, "Unexpected number of records that say nothing", 0, len(r.byName))
+	expect.Same(t, "Unexpected number of records that say nothing", 0, len(known(r)))
 	r.of(jobKey, "").alone = true
-	expect.Same(t, "Unexpected number of records of what is gone", 0, len(r.byName))
+	expect.Same(t, "Unexpected number of records of what is gone", 0, len(known(r)))
 	r.of(jobKey, "uid").alone = true
-	r.forget(jobKey)
-	expect.Same(t, "Unexpected number of records that were forgotten", 0, len(r.byName))
+	r.Delete(jobKey)
+	expect.Same(t, "Unexpected number of records that were forgotten", 0, len(known(r)))
 }
 
 // The API server is asked whether a TrainJob is gone only where a Workload hangs on the answer.

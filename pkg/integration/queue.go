@@ -61,7 +61,7 @@ func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 		if !leftByFormer(j, wl) || !controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			continue
 		}
-		j.deps.leaves(wl.UID)
+		j.deps.ledger.Leave(wl.UID)
 		if err := kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy()); client.IgnoreNotFound(err) != nil {
 			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(wl), err)
 		}

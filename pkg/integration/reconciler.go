@@ -167,7 +167,7 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 // forgetName drops what is remembered of a TrainJob by its name alone.
 func (e *dependencies) forgetName(key types.NamespacedName) {
 	e.expectations.Forget(key)
-	e.records.forget(key)
+	e.records.Delete(key)
 }
 
 // followUp does what the reason of jobframework's decision calls for, and tells people of it. It comes to what
@@ -231,7 +231,8 @@ var errOldView = errors.New("a newer version of the Workload is on its way")
 // all there is to do, and nobody has to know. 0 is for any other.
 func retryIn(err error) time.Duration {
 	switch {
-	case terminating(err):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// The job is being deleted as well.
 		return retryTerminating
 	case classMissing(err):
 		return retryClass
@@ -277,11 +278,6 @@ func gone(err error) bool {
 func classMissing(err error) bool {
 	kind := jobclient.DetailsOf(err).Kind
 	return apierrors.IsNotFound(err) && (kind == "WorkloadPriorityClass" || kind == "PriorityClass")
-}
-
-// terminating reports whether err is of a write into a namespace that is being deleted, and the job with it.
-func terminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 const (

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -94,7 +95,7 @@ type dependencies struct {
 	labels *kueuelib.CustomLabels
 	queues *queues.Queues
 
-	// ledger keeps account of what TrainJobs hold; nil: nobody does.
+	// ledger keeps account of what TrainJobs hold.
 	ledger *ledger.Ledger
 }
 
@@ -249,7 +250,7 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	recorder := jobevents.New(broadcast)
 	deps := &dependencies{
 		Describer: &podsets.Describer{
-			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
+			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: lru.New(podsets.Remembers),
 			TolerationRules: opts.TolerationRules, Cached: mgr.GetClient(), Recorder: recorder,
 		},
 		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, opts.Metrics),

@@ -64,7 +64,7 @@ func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 		again := result.RequeueAfter > 0
 		expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
-		expect.Same(t, "Unexpected number of records", 0, len(r.deps.records.byName))
+		expect.Same(t, "Unexpected number of records", 0, len(known(r.deps.records)))
 	})
 }
 

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -37,10 +38,7 @@ import (
 // flavor of every PodSet.
 func placedMessage(wl *kueue.Workload) string {
 	admission := wl.Status.Admission
-	var parts []string
-	for i := range admission.PodSetAssignments {
-		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
-	}
+	parts := kueuelib.Map(admission.PodSetAssignments, assignmentMessage)
 	return kueuelib.TruncateEvent(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
 		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
 }
@@ -200,10 +198,7 @@ func startable(ctx context.Context, j *job, wl *kueue.Workload) error {
 		j.decision.excess = excess
 		return errOutdated
 	}
-	if err := requeueExceeding(ctx, j, wl, excess); err != nil {
-		return err
-	}
-	return errOutdated
+	return cmp.Or(requeueExceeding(ctx, j, wl, excess), errOutdated)
 }
 
 // renewEvery is how often a JobSet that asks for too much is replaced. One that is younger

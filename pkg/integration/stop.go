@@ -73,13 +73,8 @@ func tellStop(ctx context.Context, j *job) error {
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
-	left, err := j.pods().Left(ctx, j.key)
-	if err != nil {
+	if left, err := tellPodsLeft(ctx, j, "stopped"); left || err != nil {
 		return err
-	}
-	if len(left) > 0 {
-		tellPodsLeft(j, "stopped")
-		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {
 		j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
@@ -94,17 +89,6 @@ func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err 
 	return jobclient.TrainerLags(err) && time.Since(expectations.ChangedBy(job)) > longLag
 }
 
-// Why a job that has not been evicted gives its quota back, for the log.
-const (
-	releasedFinished    = "Finished"
-	releasedDeleted     = "WorkloadDeleted"
-	releasedDeactivated = "Deactivated"
-	releasedQueue       = "QueueChanged"
-	releasedPodSets     = "PodSetsChanged"
-	releasedTimeLimit   = "TimeLimitChanged"
-	releasedGone        = "TrainJobDeleted"
-)
-
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
 	may bool
@@ -115,7 +99,8 @@ type podsAnswer struct {
 // release is quota that is given back once the job has no pods any more.
 type release struct {
 	workload types.UID
-	why      string
+	// why is for the log.
+	why string
 	// deleted is set where the Workload goes with the quota.
 	deleted bool
 }
@@ -129,19 +114,19 @@ func releases(ctx context.Context, j *job) *release {
 	because := func(why string) *release { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()} }
 	switch {
 	case j.TrainJob.Finished():
-		return because(releasedFinished)
+		return because("Finished")
 	case !wl.DeletionTimestamp.IsZero():
-		return because(releasedDeleted)
+		return because("WorkloadDeleted")
 	case kueuelib.IsEvicted(wl):
 		return because(state.ReasonOf(wl, kueue.WorkloadEvicted))
 	case !kueuelib.IsActive(wl):
-		return because(releasedDeactivated)
+		return because("Deactivated")
 	case wl.Spec.QueueName != jobframework.QueueName(j):
-		return because(releasedQueue)
+		return because("QueueChanged")
 	case !sameTimeLimit(wl, &j.TrainJob):
-		return because(releasedTimeLimit)
+		return because("TimeLimitChanged")
 	case j.IsSuspended() && changedPodSets(ctx, j, wl):
-		return because(releasedPodSets)
+		return because("PodSetsChanged")
 	}
 	return nil
 }
@@ -167,15 +152,15 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 		return lookAgain(wait)
 	}
 	for _, wl := range workloads {
-		j.deps.leaves(wl.UID)
+		j.deps.ledger.Leave(wl.UID)
 	}
-	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", "TrainJobDeleted")
 	return result{}
 }
 
 // awaitLastPodOf waits for the pods of a deleted TrainJob that stops since a time, and until no others can come.
 func awaitLastPodOf(ctx context.Context, j *job, since time.Time) result {
-	switch left, err := j.pods().AnyLeft(ctx, j.key); {
+	switch left, err := j.pods().AnyLeft(ctx); {
 	case err != nil:
 		return ofError(err)
 	case left:
@@ -302,7 +287,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	if copied && j.record.alone && !formerJobSet && len(jobsOfFormer(j)) == 0 {
 		return result{}
 	}
-	pods, err := j.pods().Left(ctx, j.key)
+	pods, err := j.pods().Left(ctx)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
@@ -344,7 +329,7 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 // jobsOfFormer returns the Jobs of former TrainJobs of this name.
 func jobsOfFormer(j *job) []batchv1.Job {
 	js := j.jobSet()
-	return slices.DeleteFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js != nil && state.IsControlledBy(&child, js) })
+	return slices.DeleteFunc(j.pods().Jobs(), func(child batchv1.Job) bool { return js != nil && state.IsControlledBy(&child, js) })
 }
 
 const (

@@ -348,14 +348,14 @@ func TestReleases(t *testing.T) {
 		"a job that runs": {},
 		"one that runs, whose runtime asks for more": {wl: func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count++ }},
 		"one that waits":                          {job: waits},
-		"one that waits, and asks for more":       {job: waits, wl: func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count++ }, want: releasedPodSets},
-		"one that has ended":                      {job: ended(trainer.TrainJobComplete), want: releasedFinished},
+		"one that waits, and asks for more":       {job: waits, wl: func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count++ }, want: "PodSetsChanged"},
+		"one that has ended":                      {job: ended(trainer.TrainJobComplete), want: "Finished"},
 		"one that was evicted":                    {wl: preempted, want: kueue.WorkloadEvictedByPreemption},
-		"one that was deactivated":                {wl: kit.Deactivated, want: releasedDeactivated},
-		"one that was sent elsewhere":             {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
-		"one that got another time limit":         {wl: func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }, want: releasedTimeLimit},
-		"one whose Workload is deleted":           {wl: deleted, want: releasedDeleted},
-		"one that has ended, and that is deleted": {job: ended(trainer.TrainJobComplete), wl: deleted, want: releasedFinished},
+		"one that was deactivated":                {wl: kit.Deactivated, want: "Deactivated"},
+		"one that was sent elsewhere":             {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: "QueueChanged"},
+		"one that got another time limit":         {wl: func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }, want: "TimeLimitChanged"},
+		"one whose Workload is deleted":           {wl: deleted, want: "WorkloadDeleted"},
+		"one that has ended, and that is deleted": {job: ended(trainer.TrainJobComplete), wl: deleted, want: "Finished"},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		kit.With(stored, tc.job)

@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -54,7 +56,7 @@ func dependenciesOn(tb testing.TB, c client.Client, describer *podsets.Describer
 		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
 		expectations: testenv.LedSince(time.Time{}), records: &records{},
 		waitForJobSet: config.WaitForJobSet, startTimeout: time.Hour,
-		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
+		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(), ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}),
 	}
 }
 
@@ -99,6 +101,15 @@ func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 	j := &job{deps: r.deps, observed: observed{TrainJob: *stored, key: key, view: view, record: r.deps.records.of(key, stored.UID)}}
 	expect.NoError(tb, observeNamespace(tb.Context(), j).err)
 	return j
+}
+
+// known returns all records.
+func known(r *records) (all []*record) {
+	r.Range(func(_, value any) bool {
+		all = append(all, value.(*record))
+		return true
+	})
+	return all
 }
 
 func look(t *testing.T, r *reconciler, key client.ObjectKey) (ctrl.Result, error) {

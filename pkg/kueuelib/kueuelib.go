@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/util/math"
 	"sigs.k8s.io/kueue/pkg/util/priority"
 	"sigs.k8s.io/kueue/pkg/util/resource"
+	utilslices "sigs.k8s.io/kueue/pkg/util/slices"
 	"sigs.k8s.io/kueue/pkg/util/taints"
 	"sigs.k8s.io/kueue/pkg/util/tas"
 	"sigs.k8s.io/kueue/pkg/util/tolerations"
@@ -78,6 +79,9 @@ var (
 	// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
 	SliceTopologies = tas.PodSetSliceRequiredTopologyConstraints
 )
+
+// Map returns what a function makes of each of a list.
+func Map[S ~[]From, From, To any](s S, of func(*From) To) []To { return utilslices.Map(s, of) }
 
 // Names of Kueue's feature gates that its settings depend on.
 const (

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,8 +27,8 @@ func NoTimeLimit(labels map[string]string) field.ErrorList {
 
 // OverTime is how Kueue has stopped a Workload that reached its limit; nil where it has not.
 func OverTime(wl *kueue.Workload) *metav1.Condition {
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if wl.Spec.MaximumExecutionTimeSeconds == nil || evicted == nil || evicted.Status != metav1.ConditionTrue || !strings.HasSuffix(evicted.Reason, kueue.WorkloadMaximumExecutionTimeExceeded) {
+	evicted := True(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if wl.Spec.MaximumExecutionTimeSeconds == nil || evicted == nil || !strings.HasSuffix(evicted.Reason, kueue.WorkloadMaximumExecutionTimeExceeded) {
 		return nil
 	}
 	return evicted

@@ -65,6 +65,14 @@ var (
 	IsExplicitlyRequestingTopology = workload.IsExplicitlyRequestingTAS
 )
 
+// True returns a condition that is true, or nil.
+func True(conditions []metav1.Condition, condition string) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}
+
 // IsDeactivatedByKueue reports whether Kueue itself deactivated wl, over a limit of retries or of
 // time, or for a check that rejected it. Kueue does not queue such a Workload again when
 // somebody activates it: it waits for condition Requeued, or is deactivated again at once.

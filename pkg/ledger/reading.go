@@ -108,10 +108,7 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 
 // since returns since when a condition is true, zero where it is not.
 func since(conditions []metav1.Condition, condition string) time.Time {
-	if c := apimeta.FindStatusCondition(conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
+	return ptr.Deref(kueuelib.True(conditions, condition), metav1.Condition{}).LastTransitionTime.Time
 }
 
 // stoppedAt returns when whatever ends the run first was decided, zero for nothing, and has r

@@ -131,9 +131,5 @@ func effective(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.T
 
 // NamesOf returns the names of replicated jobs.
 func NamesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {
-	var names []string
-	for i := range replicatedJobs {
-		names = append(names, replicatedJobs[i].Name)
-	}
-	return names
+	return kueuelib.Map(replicatedJobs, func(rj *jobsetapi.ReplicatedJob) string { return rj.Name })
 }

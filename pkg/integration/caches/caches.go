@@ -32,11 +32,9 @@ import (
 // ByObject limits the caches to what the manager looks at: Jobs of JobSets, pods with the
 // gate, the one CRD whose defaults PodSets get, our own webhook configurations; of Workloads
 // and JobSets, which no selector tells apart, the bare names of those that are not TrainJobs'.
-func ByObject() (map[client.Object]cache.ByObject, error) {
-	ofJobSets, err := labels.NewRequirement(jobsetapi.JobSetNameKey, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
+func ByObject() map[client.Object]cache.ByObject {
+	// The key of JobSet's is a valid one.
+	ofJobSets, _ := labels.NewRequirement(jobsetapi.JobSetNameKey, selection.Exists, nil)
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	return map[client.Object]cache.ByObject{
 		&batchv1.Job{}:      {Label: labels.NewSelector().Add(*ofJobSets), Transform: TrimJob},
@@ -47,7 +45,7 @@ func ByObject() (map[client.Object]cache.ByObject, error) {
 		&apiextensionsv1.CustomResourceDefinition{}:               {Field: named(podset.WorkloadCRD)},
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(webhookconfig.Installed.Mutating)},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(webhookconfig.Installed.Validating)},
-	}, nil
+	}
 }
 
 // SetupIndexes adds the field indexes, which have to be there before the caches start.

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -157,11 +158,9 @@ func askedOf(spec *corev1.PodSpec) corev1.PodSpec {
 }
 
 func resourcesOf(containers []corev1.Container) []corev1.Container {
-	var out []corev1.Container
-	for i := range containers {
-		out = append(out, corev1.Container{Name: containers[i].Name, Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy})
-	}
-	return out
+	return kueuelib.Map(containers, func(c *corev1.Container) corev1.Container {
+		return corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	})
 }
 
 // trimTemplate keeps what PlaceTemplate of pkg/podset brings to an admission.

@@ -140,14 +140,8 @@ func steps(all changes, served trainjob.TrainerVersion) []changes {
 
 // write changes fields of the spec in one request, which starts the job or is a step to that.
 func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes, starts bool, opts ...client.PatchOption) error {
-	guarded, err := guardedPatch(step, starts, &job.ObjectMeta)
-	if err != nil {
-		return err
-	}
-	what, err := json.Marshal(step)
-	if err != nil {
-		return err
-	}
+	// What was decoded from JSON can be encoded.
+	what, _ := json.Marshal(step)
 	if err := c.expectations.may(job, string(what)); err != nil {
 		return err
 	}
@@ -156,7 +150,7 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 		refused = c.expectations.ExpectResume(job)
 	}
 	known := job.ObjectMeta.DeepCopy()
-	if err := c.Client.Patch(ctx, job, guarded, opts...); err != nil {
+	if err := c.Client.Patch(ctx, job, guardedPatch(step, starts, &job.ObjectMeta), opts...); err != nil {
 		refusal := c.refused(ctx, job, known, err)
 		if decides(refusal) || TrainerLags(refusal) {
 			refused()
@@ -254,7 +248,7 @@ func specChanges(merge []byte) (changes, error) {
 // it up with every change of a spec. It does not for labels, so a start tests those as well
 // that decide which admission is the job's, in each of its steps: the answer to one is what the next one knows. A stop tests
 // neither: nobody shall be able to put it off by changing the job again and again.
-func guardedPatch(step changes, starts bool, known *metav1.ObjectMeta) (client.Patch, error) {
+func guardedPatch(step changes, starts bool, known *metav1.ObjectMeta) client.Patch {
 	ops := []jsonpatch.JsonPatchOperation{
 		// Another job of the same name has the same generations.
 		jsonpatch.NewOperation("test", "/metadata/uid", known.UID),
@@ -272,9 +266,7 @@ func guardedPatch(step changes, starts bool, known *metav1.ObjectMeta) (client.P
 		}
 		ops = append(ops, op)
 	}
-	data, err := json.Marshal(ops)
-	if err != nil {
-		return nil, err
-	}
-	return client.RawPatch(types.JSONPatchType, data), nil
+	// What was decoded from JSON can be encoded.
+	data, _ := json.Marshal(ops)
+	return client.RawPatch(types.JSONPatchType, data)
 }

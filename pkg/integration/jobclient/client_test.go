@@ -77,7 +77,7 @@ func TestGuardedPatch(t *testing.T) {
 			return
 		}
 		tc.known.UID, tc.known.Generation = "uid", 3
-		patch := expect.Must(guardedPatch(changes, string(changes["suspend"]) == "false", &tc.known))(t)
+		patch := guardedPatch(changes, string(changes["suspend"]) == "false", &tc.known)
 		expect.Same(t, "Unexpected patch", tc.want, string(expect.Must(patch.Data(nil))(t)))
 	})
 }

@@ -76,15 +76,13 @@ func set(ctx context.Context, c client.Client, job *trainjob.TrainJob, field str
 		next = map[string]string{}
 	}
 	next[key] = value
-	data, err := json.Marshal([]jsonpatch.JsonPatchOperation{
+	// Text and maps of it can be encoded.
+	data, _ := json.Marshal([]jsonpatch.JsonPatchOperation{
 		jsonpatch.NewOperation("test", "/metadata/uid", job.UID),
 		jsonpatch.NewOperation("test", "/metadata/"+field, known),
 		jsonpatch.NewOperation("add", "/metadata/"+field, next),
 	})
-	if err != nil {
-		return err
-	}
-	err = c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data))
+	err := c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data))
 	if failedTest(err) {
 		return apierrors.NewConflict(Resource, job.Name, err)
 	}

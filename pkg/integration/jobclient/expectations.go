@@ -139,11 +139,7 @@ func (e *Expectations) WroteBy(job *trainjob.TrainJob) time.Time {
 // ChangedBy returns a time by which the spec of job was what it is now: whoever wrote it, we have
 // seen it since.
 func (e *Expectations) ChangedBy(job *trainjob.TrainJob) time.Time {
-	changed := e.WroteBy(job)
-	if last := e.of(job).seen; last.at.After(changed) {
-		return last.at
-	}
-	return changed
+	return slices.MaxFunc([]time.Time{e.WroteBy(job), e.of(job).seen.at}, time.Time.Compare)
 }
 
 // Queued notes that a Workload was made for a TrainJob.

@@ -181,10 +181,12 @@ func TestLastRefusalOf(t *testing.T) {
 	at := time.Unix(1000, 0)
 	other := inttest.Refusal(at.Add(5*time.Minute), job, "no refusal")
 	other.Reason = "Suspended"
-	p := newSnapshot(at)
-	p.add([]eventsv1.Event{
+	last := map[types.UID]refusal{}
+	addRefusals(last, []eventsv1.Event{
 		*inttest.Refusal(at.Add(time.Minute), job, "second"), *inttest.Refusal(at, job, "first"), *inttest.Refusal(at.Add(2*time.Minute), "other", "third"), *other,
 	})
+	r := NewRefusals(nil)
+	r.entries[namespacedKind{"ns", "TrainJob"}] = &entry{last: last, next: time.Now().Add(time.Hour)}
 	type row struct {
 		asked []types.UID
 		since time.Time
@@ -195,7 +197,10 @@ func TestLastRefusalOf(t *testing.T) {
 		"of two":           {asked: []types.UID{"other", job}, want: "third"},
 		"of one not named": {asked: []types.UID{"fourth"}},
 		"told long ago":    {asked: []types.UID{job}, since: at.Add(time.Hour)},
-	}, func(t *testing.T, tc row) { expect.Same(t, "Unexpected lastOf", tc.want, p.lastOf(tc.asked, tc.since)) })
+	}, func(t *testing.T, tc row) {
+		note, again, err := r.Last(t.Context(), "ns", "TrainJob", tc.asked, tc.since, time.Time{})
+		expect.That(t, note == tc.want && again == 0 && err == nil, "It says %q, again %s, %v; want %q", note, again, err, tc.want)
+	})
 }
 
 // refusalsBy are those that an API server answers with.

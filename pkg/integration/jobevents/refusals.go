@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -53,19 +54,12 @@ type Refusals struct {
 // namespacedKind is where objects of a kind are.
 type namespacedKind struct{ namespace, kind string }
 
-// entry has what was read last of a kind.
+// entry is what the events about a kind said when they were read last. It counts until next, which is when to read again.
 type entry struct {
-	// snapshot counts until next, which is when to read again.
-	snapshot *snapshot
-	next     time.Time
+	read, next time.Time
 	// reading is since when somebody reads; zero: nobody does.
 	reading time.Time
-}
-
-// snapshot is what the events about a kind said at a time. Once it is read it does not change.
-type snapshot struct {
-	read time.Time
-	// last is the last refusal by the object that it is about.
+	// last is the last refusal by the object that it is about; nil: nothing was read. Once it is read it does not change.
 	last map[types.UID]refusal
 }
 
@@ -87,19 +81,21 @@ func (r *Refusals) Last(ctx context.Context, namespace, kind string, asked []typ
 		return "", 0, nil
 	}
 	of := namespacedKind{namespace, kind}
-	found, again := r.known(of, asOf)
-	if found == nil && again == 0 {
-		found, err = r.read(ctx, of)
+	last, again := r.known(of, asOf)
+	if last == nil && again == 0 {
+		last, err = r.read(ctx, of)
 	}
-	if found == nil || err != nil {
-		return "", again, err
+	for _, uid := range asked {
+		if told := last[uid]; told.at.After(since) {
+			note, since = told.note, told.at
+		}
 	}
-	return found.lastOf(asked, since), 0, nil
+	return note, again, err
 }
 
-// known returns a snapshot that is new enough, or the time after which to ask again, or neither: then
+// known returns what was read, if that is new enough, or the time after which to ask again, or neither: then
 // it is the caller's to read.
-func (r *Refusals) known(of namespacedKind, asOf time.Time) (*snapshot, time.Duration) {
+func (r *Refusals) known(of namespacedKind, asOf time.Time) (map[types.UID]refusal, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.entries[of] == nil {
@@ -108,8 +104,8 @@ func (r *Refusals) known(of namespacedKind, asOf time.Time) (*snapshot, time.Dur
 	s, now := r.entries[of], time.Now()
 	waits := s.next.Sub(now)
 	switch {
-	case waits > 0 && s.snapshot != nil && !s.snapshot.read.Before(asOf):
-		return s.snapshot, 0
+	case waits > 0 && s.last != nil && !s.read.Before(asOf):
+		return s.last, 0
 	case waits > 0:
 		return nil, waits
 	case !s.reading.IsZero():
@@ -120,19 +116,19 @@ func (r *Refusals) known(of namespacedKind, asOf time.Time) (*snapshot, time.Dur
 	return nil, 0
 }
 
-// read reads a snapshot for all who ask until it is stale. An attempt that fails is paced like others.
-func (r *Refusals) read(ctx context.Context, of namespacedKind) (read *snapshot, err error) {
+// read reads the events for all who ask until that is stale. An attempt that fails is paced like others.
+func (r *Refusals) read(ctx context.Context, of namespacedKind) (last map[types.UID]refusal, err error) {
 	began := time.Now()
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		now := time.Now()
-		r.entries[of] = &entry{snapshot: read, next: now.Add(min(max(snapshotLasts, snapshotRatio*now.Sub(began)), snapshotLastsMax))}
+		r.entries[of] = &entry{read: began, last: last, next: now.Add(min(max(snapshotLasts, snapshotRatio*now.Sub(began)), snapshotLastsMax))}
 		maps.DeleteFunc(r.entries, func(_ namespacedKind, s *entry) bool {
 			return s.reading.IsZero() && now.After(s.next.Add(snapshotLastsMax))
 		})
 	}()
-	found := newSnapshot(began)
+	found := map[types.UID]refusal{}
 	var list eventsv1.EventList
 	size := 0
 	for range maxChunks {
@@ -145,7 +141,7 @@ func (r *Refusals) read(ctx context.Context, of namespacedKind) (read *snapshot,
 		if err != nil {
 			return nil, fmt.Errorf("listing the events of namespace %s about %s: %w", of.namespace, of.kind, err)
 		}
-		found.add(list.Items)
+		addRefusals(found, list.Items)
 		if size += list.Size(); list.Continue == "" || size > maxBytes {
 			break
 		}
@@ -153,42 +149,19 @@ func (r *Refusals) read(ctx context.Context, of namespacedKind) (read *snapshot,
 	return found, nil
 }
 
-func newSnapshot(read time.Time) *snapshot {
-	return &snapshot{read: read, last: map[types.UID]refusal{}}
-}
-
-func (p *snapshot) add(events []eventsv1.Event) {
+func addRefusals(last map[types.UID]refusal, events []eventsv1.Event) {
 	for i := range events {
 		ev := &events[i]
-		if slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(p.last[ev.Regarding.UID].at) {
-			p.last[ev.Regarding.UID] = refusal{ev.Note, toldAt(ev)}
+		if slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(last[ev.Regarding.UID].at) {
+			last[ev.Regarding.UID] = refusal{ev.Note, toldAt(ev)}
 		}
 	}
-}
-
-// lastOf returns the last refusal told since a time about any of some objects, or "".
-func (p *snapshot) lastOf(asked []types.UID, since time.Time) string {
-	note := ""
-	for _, uid := range asked {
-		if told, found := p.last[uid]; found && told.at.After(since) {
-			note, since = told.note, told.at
-		}
-	}
-	return note
 }
 
 // toldAt returns when an event was last told. Recorders of the old kind count in one place,
 // those of the new kind in another.
 func toldAt(ev *eventsv1.Event) time.Time {
-	at := ev.CreationTimestamp.Time
-	times := []time.Time{ev.EventTime.Time, ev.DeprecatedLastTimestamp.Time}
-	if ev.Series != nil {
-		times = append(times, ev.Series.LastObservedTime.Time)
-	}
-	for _, t := range times {
-		if t.After(at) {
-			at = t
-		}
-	}
-	return at
+	return slices.MaxFunc([]time.Time{
+		ev.CreationTimestamp.Time, ev.EventTime.Time, ev.DeprecatedLastTimestamp.Time, ptr.Deref(ev.Series, eventsv1.EventSeries{}).LastObservedTime.Time,
+	}, time.Time.Compare)
 }

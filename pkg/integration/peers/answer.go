@@ -11,22 +11,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// answer is what is known of Kueue's in-tree integration.
-type answer int
-
-const (
-	// answerUnknown is not "off": two integrations would fight until it is known.
-	answerUnknown answer = iota
-	answerOff
-	answerActive
-)
-
-func (a answer) String() string {
-	return [...]string{"unknown", "off", "active"}[a]
-}
 
 const (
 	// inTreeEvery is how often the manager looks whether the in-tree integration is active.
@@ -43,7 +30,8 @@ const (
 // inTreeView is what the looks for the in-tree integration have found so far. An answer
 // holds until there is another one.
 type inTreeView struct {
-	answer answer
+	// answer is one of the words of pkg/metrics. Empty: there was none yet, which is not "off": two integrations would fight.
+	answer string
 	// silentSince is when the first of the looks was that have had no answer since the
 	// last one; failed counts them, and err is the reason of the last.
 	silentSince time.Time
@@ -54,9 +42,9 @@ type inTreeView struct {
 // heard returns the view after a look that was answered.
 func (v inTreeView) heard(active bool) inTreeView {
 	if active {
-		return inTreeView{answer: answerActive}
+		return inTreeView{answer: metrics.InTreeActive}
 	}
-	return inTreeView{answer: answerOff}
+	return inTreeView{answer: metrics.InTreeOff}
 }
 
 // unheard returns the view after a look at this time that was not answered.
@@ -78,7 +66,7 @@ func (v inTreeView) silent(now time.Time) bool {
 // up to every two seconds before people are told; after that, less and less often.
 func (v inTreeView) wait(now time.Time) time.Duration {
 	switch {
-	case v.failed == 0 && v.answer == answerActive:
+	case v.failed == 0 && v.answer == metrics.InTreeActive:
 		return inTreeRetry
 	case v.failed == 0:
 		return inTreeEvery

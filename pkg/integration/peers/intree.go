@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,13 +143,13 @@ func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, unanswe
 	switch log := ctrl.LoggerFrom(ctx); {
 	case silentNow:
 		log.Error(after.err, "Could not tell whether Kueue's in-tree integration is active", "reason", jobevents.ReasonInTreeUnknown,
-			"since", after.silentSince, "answerBefore", after.answer.String(), "remedy", inTreeUnknownRemedy(t.namespace, after.err))
+			"since", after.silentSince, "answerBefore", cmp.Or(after.answer, metrics.InTreeUnknown), "remedy", inTreeUnknownRemedy(t.namespace, after.err))
 	case after.answer == before.answer:
 		return nil
-	case after.answer == answerActive:
+	case after.answer == metrics.InTreeActive:
 		log.Error(errors.New("two integrations for TrainJobs"), "Stood aside for Kueue's in-tree integration",
 			"reason", jobevents.ReasonNotAlone, "remedy", InTreeRemedy)
-	case before.answer == answerActive:
+	case before.answer == metrics.InTreeActive:
 		log.Info("Took TrainJobs over again, since Kueue's in-tree integration is gone")
 	default:
 		log.Info("Took TrainJobs over, since Kueue's in-tree integration is off")
@@ -157,21 +158,19 @@ func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, unanswe
 }
 
 // Active reports whether the manager has to stand aside.
-func (t *InTree) Active() bool { return t.view.Load().answer == answerActive }
+func (t *InTree) Active() bool { return t.view.Load().answer == metrics.InTreeActive }
 
 // Unknown reports whether there was no answer yet.
-func (t *InTree) Unknown() bool { return t.view.Load().answer == answerUnknown }
+func (t *InTree) Unknown() bool { return t.view.Load().answer == "" }
 
 // State returns what is known now, in the words of pkg/metrics. That nobody has answered for long is
 // told unless the last answer was that the integration is active.
 func (t *InTree) State() string {
-	switch view := t.view.Load(); {
-	case view.answer == answerActive:
-		return metrics.InTreeActive
-	case view.answer == answerUnknown, view.silent(time.Now()):
+	view := t.view.Load()
+	if view.answer == metrics.InTreeOff && view.silent(time.Now()) {
 		return metrics.InTreeUnknown
 	}
-	return metrics.InTreeOff
+	return cmp.Or(view.answer, metrics.InTreeUnknown)
 }
 
 // Check is the readiness check: not ready while the manager stands aside.

@@ -179,21 +179,21 @@ func TestInTreeAnswerHolds(t *testing.T) {
 	type row struct {
 		view       inTreeView
 		at         time.Duration
-		want       answer
+		want       string
 		wantSilent bool
 	}
 	expect.Rows(t, map[string]row{
-		"nobody has looked":                  {want: answerUnknown},
-		"no answer yet":                      {view: inTreeView{}.unheard(refused, start), at: 29 * time.Second, want: answerUnknown},
-		"no answer for long":                 {view: inTreeView{}.unheard(refused, start), at: 30 * time.Second, want: answerUnknown, wantSilent: true},
-		"the time counts from the first one": {view: inTreeView{}.unheard(refused, start).unheard(refused, start.Add(time.Minute)), at: 30 * time.Second, want: answerUnknown, wantSilent: true},
-		"off":                                {view: inTreeView{}.heard(false), at: time.Hour, want: answerOff},
-		"an answer ends the silence":         {view: inTreeView{}.unheard(refused, start).heard(true), at: time.Hour, want: answerActive},
-		"an answer holds although none has come since":   {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Second, want: answerOff},
-		"but people hear that none has come for so long": {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Minute, want: answerOff, wantSilent: true},
+		"nobody has looked":                  {},
+		"no answer yet":                      {view: inTreeView{}.unheard(refused, start), at: 29 * time.Second},
+		"no answer for long":                 {view: inTreeView{}.unheard(refused, start), at: 30 * time.Second, wantSilent: true},
+		"the time counts from the first one": {view: inTreeView{}.unheard(refused, start).unheard(refused, start.Add(time.Minute)), at: 30 * time.Second, wantSilent: true},
+		"off":                                {view: inTreeView{}.heard(false), at: time.Hour, want: metrics.InTreeOff},
+		"an answer ends the silence":         {view: inTreeView{}.unheard(refused, start).heard(true), at: time.Hour, want: metrics.InTreeActive},
+		"an answer holds although none has come since":   {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Second, want: metrics.InTreeOff},
+		"but people hear that none has come for so long": {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Minute, want: metrics.InTreeOff, wantSilent: true},
 	}, func(t *testing.T, tc row) {
 		expect.That(t, tc.view.answer == tc.want && tc.view.silent(start.Add(tc.at)) == tc.wantSilent,
-			"answer %s, silent %v; want %s, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
+			"answer %q, silent %v; want %q, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
 	})
 }
 

@@ -97,7 +97,8 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	if known == rolloutComplete && !freezes || job.ManagedExternally() {
 		return nil
 	}
-	this, other, err := r.shown(ctx, cached, field)
+	seen, err := r.shown(ctx, cached, field)
+	this := seen.this
 	if err == nil && !this {
 		var js jobsetapi.JobSet
 		err = client.IgnoreNotFound(cached.Get(ctx, client.ObjectKeyFromObject(job), &js))
@@ -106,7 +107,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	if err != nil {
 		return err
 	}
-	if freezes || !this && (known == rolloutUnderWay || other) {
+	if freezes || !this && (known == rolloutUnderWay || seen.other) {
 		taken, err := runtimes.SnapshotTaken(ctx, job)
 		if err != nil {
 			return err
@@ -125,37 +126,25 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	return nil
 }
 
-// shown is fieldsShown, looked at once in a while for all jobs.
-func (r *Rollout) shown(ctx context.Context, cached client.Reader, field patch.Field) (this, other bool, err error) {
+// shown returns whether there are JobSets with our part out of field, made since the CRD has that, and with our part out of
+// another. It looks once in a while for all jobs.
+func (r *Rollout) shown(ctx context.Context, cached client.Reader, field patch.Field) (scan, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last.field == field && time.Since(r.last.at) < scanPeriod {
-		return r.last.this, r.last.other, nil
+		return r.last, nil
 	}
-	if this, other, err = fieldsShown(ctx, cached, field, r.since.Truncate(time.Second)); err == nil {
-		r.last = scan{field, time.Now(), this, other}
-	}
-	return this, other, err
-}
-
-// fieldsShown reports whether there are JobSets with our part out of field, made since a time, and with our part out of
-// another.
-func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field, since time.Time) (this, other bool, err error) {
 	var list jobsetapi.JobSetList
 	if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return false, false, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
+		return scan{}, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
 	}
+	r.last = scan{field: field, at: time.Now()}
 	for i := range list.Items {
-		if state.ControllerOfKind(&list.Items[i], trainjob.GVK) == nil {
-			continue
-		}
-		switch podset.FieldOf(&list.Items[i]) {
-		case "":
-		case field:
-			this = this || !list.Items[i].CreationTimestamp.Time.Before(since)
-		default:
-			other = true
+		js := &list.Items[i]
+		if of := podset.FieldOf(js); of != "" && state.ControllerOfKind(js, trainjob.GVK) != nil {
+			r.last.this = r.last.this || of == field && !js.CreationTimestamp.Time.Before(r.since.Truncate(time.Second))
+			r.last.other = r.last.other || of != field
 		}
 	}
-	return this, other, nil
+	return r.last, nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -30,10 +31,8 @@ import (
 // that concerns all of them.
 type TrainJobs struct {
 	client client.Client
-
-	mu sync.Mutex
 	// queue is the TrainJob controller's, where this replica leads.
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 }
 
 // NewTrainJobs returns the TrainJobs that c lists.
@@ -42,9 +41,7 @@ func NewTrainJobs(c client.Client) *TrainJobs { return &TrainJobs{client: c} }
 // Source is the controller's source of these looks.
 func (a *TrainJobs) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.queue = queue
+		a.queue.Store(&queue)
 		return nil
 	})
 }
@@ -52,9 +49,7 @@ func (a *TrainJobs) Source() source.Source {
 // Requeue has every TrainJob looked at. Before the controller starts there is nothing to
 // do: it looks at all of them then.
 func (a *TrainJobs) Requeue(ctx context.Context) error {
-	a.mu.Lock()
-	queue := a.queue
-	a.mu.Unlock()
+	queue := a.queue.Load()
 	if queue == nil {
 		return nil
 	}
@@ -63,7 +58,7 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 		return fmt.Errorf("listing the TrainJobs to look at again: %w", err)
 	}
 	for i := range jobs.Items {
-		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
+		(*queue).Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -65,9 +66,9 @@ func TestRememberedPodSets(t *testing.T) {
 		"Kueue was upgraded":          {In: func(o *origin) { o.defaults = nil }},
 		"a TrainJob before it is one": {In: func(o *origin) { o.job.UID = "" }},
 	}, func(t *testing.T, tc expect.Row[func(*origin), bool]) {
-		r := NewRemembered()
-		r.add(from(nil), []kueue.PodSet{{Name: "node"}})
-		r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
-		expect.Same(t, "It is remembered", tc.Want, r.get(from(tc.In)) != nil)
+		d := Describer{Remembered: lru.New(Remembers)}
+		d.remember(from(nil), []kueue.PodSet{{Name: "node"}})
+		d.remember(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
+		expect.Same(t, "It is remembered", tc.Want, d.recall(from(tc.In)) != nil)
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -33,7 +33,7 @@ type Describer struct {
 	Renderer *trainjob.Renderer
 	Defaults *Defaults
 	// Remembered has PodSets that were described before.
-	Remembered *Remembered
+	Remembered *lru.Cache
 	// TolerationRules are applied beside what pkg/gpu knows.
 	TolerationRules []podset.TolerationRule
 	// Cached reads JobSets.
@@ -55,7 +55,7 @@ func (d *Describer) PodSets(ctx context.Context, job *trainjob.TrainJob) ([]kueu
 	if err != nil {
 		return nil, err
 	}
-	if podSets := d.Remembered.get(from); podSets != nil {
+	if podSets := d.recall(from); podSets != nil {
 		return podSets, nil
 	}
 	podSets, err := podset.Describe(ctx, d.Renderer, job, runtime, d.Field)
@@ -66,7 +66,7 @@ func (d *Describer) PodSets(ctx context.Context, job *trainjob.TrainJob) ([]kueu
 	if podSets, err = from.defaults.Apply(podSets); err != nil {
 		return nil, err
 	}
-	d.Remembered.add(from, podSets)
+	d.remember(from, podSets)
 	return podSets, nil
 }
 
@@ -101,45 +101,31 @@ func (s origin) same(o origin) bool {
 		maps.Equal(s.job.Labels, o.job.Labels) && maps.Equal(s.job.Annotations, o.job.Annotations)
 }
 
-// podSetsRemembered bounds the memory. A TrainJob that runs
+// Remembers bounds the memory: a Describer has the PodSets of so many TrainJobs. One that runs
 // is described by its Workload, so this is about the ones that wait and change. largest is how many bytes the PodSets of
 // one may have, encoded: those with more, of whose environment a user makes a file, are rendered at each look.
 const (
-	podSetsRemembered = 1024
-	largest           = 16 << 10
+	Remembers = 1024
+	largest   = 16 << 10
 )
 
-// Remembered spares rendering a TrainJob at every look.
-type Remembered struct {
-	byUID *lru.Cache
-}
-
+// remembered are PodSets, with what they were made from.
 type remembered struct {
 	origin
 	podSets []kueue.PodSet
 }
 
-// NewRemembered returns an empty memory.
-func NewRemembered() *Remembered {
-	return &Remembered{byUID: lru.New(podSetsRemembered)}
-}
-
-// get returns the PodSets made from the same origin, or nil.
-func (r *Remembered) get(from origin) []kueue.PodSet {
-	if value, ok := r.byUID.Get(from.job.UID); ok && value.(*remembered).same(from) {
+// recall returns the PodSets made from the same origin, or nil: that spares rendering a TrainJob at every look.
+func (d *Describer) recall(from origin) []kueue.PodSet {
+	if value, ok := d.Remembered.Get(from.job.UID); ok && value.(*remembered).same(from) {
 		return value.(*remembered).podSets
 	}
 	return nil
 }
 
-// Forget drops the PodSets of a TrainJob.
-func (r *Remembered) Forget(uid types.UID) {
-	r.byUID.Remove(uid)
-}
-
-// add remembers the PodSets of a TrainJob that is stored; another one has neither UID nor
+// remember keeps the PodSets of a TrainJob that is stored; another one has neither UID nor
 // generation.
-func (r *Remembered) add(from origin, podSets []kueue.PodSet) {
+func (d *Describer) remember(from origin, podSets []kueue.PodSet) {
 	if from.job.UID == "" {
 		return
 	}
@@ -148,14 +134,14 @@ func (r *Remembered) add(from origin, podSets []kueue.PodSet) {
 		size += podSets[i].Template.Size()
 	}
 	if size > largest {
-		r.Forget(from.job.UID)
+		d.Remembered.Remove(from.job.UID)
 		return
 	}
 	from.job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		UID: from.job.UID, Generation: from.job.Generation,
 		Labels: maps.Clone(from.job.Labels), Annotations: maps.Clone(from.job.Annotations),
 	}}
-	r.byUID.Add(from.job.UID, &remembered{origin: from, podSets: podSets})
+	d.Remembered.Add(from.job.UID, &remembered{origin: from, podSets: podSets})
 }
 
 // Render returns the JobSet that Trainer makes of job.
@@ -184,10 +170,7 @@ func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec tra
 	if err != nil {
 		return spec, false, err
 	}
-	placements := make([]patch.Placement, 0, len(names))
-	for _, name := range names {
-		placements = append(placements, patch.Gated(name))
-	}
+	placements := kueuelib.Map(names, func(name *string) patch.Placement { return patch.Gated(*name) })
 	return spec, d.Field.Set(&spec, placements), nil
 }
 

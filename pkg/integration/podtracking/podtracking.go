@@ -58,7 +58,8 @@ type Pods struct {
 // asks the API server, not the statuses of JobSet and Jobs: those go with their objects,
 // which a user can delete at any time, while the pods may take as long as their grace
 // period.
-func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, error) {
+func (p Pods) Left(ctx context.Context) ([]corev1.Pod, error) {
+	name := p.View.Name
 	var left []corev1.Pod
 	for more := ""; ; {
 		var pods corev1.PodList
@@ -83,7 +84,7 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 	if len(left) == 0 {
 		return left, nil
 	}
-	strange, err := p.strangeJobs(ctx, name, left)
+	strange, err := p.strangeJobs(ctx, left)
 	return slices.DeleteFunc(left, func(pod corev1.Pod) bool { return strange.Has(metav1.GetControllerOf(&pod).UID) }), err
 }
 
@@ -105,15 +106,14 @@ func slim(pod *corev1.Pod) corev1.Pod {
 // strangeJobs returns the UIDs of those Jobs of pods that do not count, whatever the labels of the pods
 // say. Of a Job that is not known its pods have Kueue's label, which the policies
 // let nobody copy: so thousands of pods of somebody's own cost no request. Nor do the Jobs that the caches have.
-func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
-	counts := p.counts(name)
+func (p Pods) strangeJobs(ctx context.Context, pods []corev1.Pod) (sets.Set[types.UID], error) {
 	strange, known := sets.New[types.UID](), sets.New[types.UID]()
 	for i := range p.View.Jobs {
 		child := &p.View.Jobs[i]
 		switch {
-		case counts(child):
+		case p.counts(child):
 			known.Insert(child.UID)
-		case !p.mayHaveRun(child, name):
+		case !p.mayHaveRun(child):
 			known.Insert(child.UID)
 			strange.Insert(child.UID)
 		}
@@ -129,11 +129,11 @@ func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods [
 			continue
 		}
 		var child batchv1.Job
-		err := p.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: owner.Name}, &child)
+		err := p.Live.Get(ctx, client.ObjectKey{Namespace: p.View.Name.Namespace, Name: owner.Name}, &child)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading Job %s of pod %s: %w", owner.Name, client.ObjectKeyFromObject(&pods[i]), err)
 		}
-		if child.UID == owner.UID && !counts(&child) {
+		if child.UID == owner.UID && !p.counts(&child) {
 			strange.Insert(owner.UID)
 		}
 	}
@@ -166,33 +166,29 @@ func (p Pods) ofOtherWorkload(meta *metav1.ObjectMeta) bool {
 }
 
 // Jobs lists the Jobs of a TrainJob's JobSets, by the name of these.
-func (p Pods) Jobs(name types.NamespacedName) []batchv1.Job {
-	counts := p.counts(name)
-	return slices.DeleteFunc(slices.Clone(p.View.Jobs), func(child batchv1.Job) bool { return !counts(&child) })
+func (p Pods) Jobs() []batchv1.Job {
+	return slices.DeleteFunc(slices.Clone(p.View.Jobs), func(child batchv1.Job) bool { return !p.counts(&child) })
 }
 
-// counts returns what reports whether a Job is of a JobSet of this name, whichever of them made it: one
+// counts reports whether a Job is of a JobSet of this name, whichever of them made it: one
 // that was deleted leaves its Jobs to the garbage collector, and these have Kueue's label on their pods where
 // a TrainJob ran. A JobSet that no TrainJob controls is somebody's own, and so are its Jobs.
-func (p Pods) counts(name types.NamespacedName) func(*batchv1.Job) bool {
-	js := p.View.JobSet
-	return func(child *batchv1.Job) bool {
-		owner := state.ControllerOfKind(child, state.JobSetKind)
-		if owner == nil || owner.Name != name.Name {
-			return false
-		}
-		if js == nil || js.UID != owner.UID {
-			return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != "" && !p.ofOtherWorkload(&child.Spec.Template.ObjectMeta)
-		}
-		return state.ControllerOfKind(js, trainjob.GVK) != nil
+func (p Pods) counts(child *batchv1.Job) bool {
+	js, owner := p.View.JobSet, state.ControllerOfKind(child, state.JobSetKind)
+	if owner == nil || owner.Name != p.View.Name.Name {
+		return false
 	}
+	if js == nil || js.UID != owner.UID {
+		return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != "" && !p.ofOtherWorkload(&child.Spec.Template.ObjectMeta)
+	}
+	return state.ControllerOfKind(js, trainjob.GVK) != nil
 }
 
 // mayHaveRun reports whether a Job is of a JobSet of this name that the caches do not have, and so perhaps of a TrainJob's: what
 // they have of the Job may be from before its start.
-func (p Pods) mayHaveRun(child *batchv1.Job, name types.NamespacedName) bool {
+func (p Pods) mayHaveRun(child *batchv1.Job) bool {
 	owner := state.ControllerOfKind(child, state.JobSetKind)
-	return owner != nil && owner.Name == name.Name && (p.View.JobSet == nil || p.View.JobSet.UID != owner.UID)
+	return owner != nil && owner.Name == p.View.Name.Name && (p.View.JobSet == nil || p.View.JobSet.UID != owner.UID)
 }
 
 // Closed reports whether nobody can make a pod in the namespace any more: it is being deleted, for so long that every API
@@ -204,11 +200,11 @@ func (p Pods) Closed() bool {
 
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
 // say, which is cheap, and where they say no, by the API server.
-func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
-	if !p.Closed() && slices.ContainsFunc(p.Jobs(name), state.HasPods) {
+func (p Pods) AnyLeft(ctx context.Context) (bool, error) {
+	if !p.Closed() && slices.ContainsFunc(p.Jobs(), state.HasPods) {
 		return true, nil
 	}
-	pods, err := p.Left(ctx, name)
+	pods, err := p.Left(ctx)
 	return len(pods) > 0, err
 }
 
@@ -217,9 +213,9 @@ func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, err
 // where JobSet has not said for long that the last pod is gone.
 func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	if p.Closed() {
-		return p.AnyLeft(ctx, client.ObjectKeyFromObject(job))
+		return p.AnyLeft(ctx)
 	}
-	if slices.ContainsFunc(p.Jobs(client.ObjectKeyFromObject(job)), state.HasPods) {
+	if slices.ContainsFunc(p.Jobs(), state.HasPods) {
 		return true, nil
 	}
 	js := p.View.JobSetOf(job)
@@ -239,7 +235,7 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 		stopped.Status != metav1.ConditionTrue || time.Since(stopped.LastTransitionTime.Time) < jobSetWithin {
 		return true, nil
 	}
-	left, err := p.Left(ctx, client.ObjectKeyFromObject(job))
+	left, err := p.Left(ctx)
 	return len(left) > 0, err
 }
 
@@ -290,10 +286,7 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 	if js == nil || !state.LacksGate(js, job, p.Field) {
 		return p.resumeGrace(job)
 	}
-	written := p.Field.Time(&job.Spec)
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock, which may be behind.
-	if by := p.Expectations.WroteBy(job); by.After(written) {
-		written = by
-	}
+	written := slices.MaxFunc([]time.Time{p.Field.Time(&job.Spec), p.Expectations.WroteBy(job)}, time.Time.Compare)
 	return min(ResumeGrace, max(0, written.Add(ResumeGrace).Sub(p.View.At)))
 }

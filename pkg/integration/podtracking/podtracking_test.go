@@ -116,7 +116,7 @@ func TestPodsLeft(t *testing.T) {
 		"a pod of a Job that is not queued":             {pod: pod(unqueued), there: objects{job("job", known), jobSet("js", "TrainJob")}, want: 1},
 	}, func(t *testing.T, tc row) {
 		c := inttest.Fake(append(tc.there, tc.pod)...).Build()
-		pods := expect.Must(Pods{View: viewOf(t, c, trainJob), Live: inttest.PodsByPhase(c)}.Left(t.Context(), jobKey))(t)
+		pods := expect.Must(Pods{View: viewOf(t, c, trainJob), Live: inttest.PodsByPhase(c)}.Left(t.Context()))(t)
 		expect.Same(t, "Unexpected number of pods left", tc.want, len(pods))
 	})
 }
@@ -139,7 +139,8 @@ func TestStrangersPodsCostNoRequest(t *testing.T) {
 		live := kit.Gets(inttest.PodsByPhase(inttest.Fake(tc.pod).Build()), func(client.Object, client.ObjectKey) error {
 			return errors.New("the API server is asked for its Job")
 		})
-		pods := expect.Must(Pods{Live: live, View: tc.view}.Left(t.Context(), jobKey))(t)
+		tc.view.Name = jobKey
+		pods := expect.Must(Pods{Live: live, View: tc.view}.Left(t.Context()))(t)
 		expect.Same(t, "Unexpected number of pods left", 0, len(pods))
 	})
 }
@@ -171,7 +172,7 @@ func TestOvertaken(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 		job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true), RuntimePatches: tc.patches}}
-		pods := Pods{View: state.View{At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(tc.led)}
+		pods := Pods{View: state.View{Name: jobKey, At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(tc.led)}
 		expect.Same(t, "Unexpected overtaken", tc.want, pods.MayStillResume(job, js) > 0)
 	})
 }
@@ -385,7 +386,7 @@ func TestLeftReadsEachPart(t *testing.T) {
 		part.DeepCopyInto(list.(*corev1.PodList))
 		return nil
 	}})
-	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: live}.Left(t.Context(), jobKey))(t)))
+	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: live, View: state.View{Name: jobKey}}.Left(t.Context()))(t)))
 }
 
 // The caches may have a Job from before its start, when its pods had no label of Kueue's, and know only the next JobSet of the name.
@@ -394,9 +395,9 @@ func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: jobsetapi.SchemeGroupVersion.String(), Kind: "JobSet", Name: "job", UID: "js", Controller: new(true)}}}}
 	stored := child.DeepCopy()
 	stored.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
-	view := state.View{Jobs: []batchv1.Job{*child}, JobSet: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "next"}}}
+	view := state.View{Name: jobKey, Jobs: []batchv1.Job{*child}, JobSet: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "next"}}}
 	c := inttest.Fake(stored, inttest.PodOf("ns", "job")).Build()
-	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: inttest.PodsByPhase(c), View: view}.Left(t.Context(), jobKey))(t)))
+	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: inttest.PodsByPhase(c), View: view}.Left(t.Context()))(t)))
 }
 
 func TestAJobOfAFormerJobSetIsNoAnswer(t *testing.T) {

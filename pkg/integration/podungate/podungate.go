@@ -25,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -198,9 +199,7 @@ func (u *Controller) podsOf(ctx context.Context, obj client.Object) []reconcile.
 		ctrl.LoggerFrom(ctx).Error(err, "Could not list gated pods", "trainJob", klog.KRef(obj.GetNamespace(), jobSet))
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(pods.Items))
-	for i := range pods.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
-	}
-	return requests
+	return kueuelib.Map(pods.Items, func(pod *corev1.Pod) reconcile.Request {
+		return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
+	})
 }

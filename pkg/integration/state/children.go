@@ -77,10 +77,8 @@ func SeenResumed(j batchv1.Job) bool {
 // jobResumed reports whether the Job controller last saw the Job unsuspended: then
 // pods may exist that its status does not count yet.
 func jobResumed(j *batchv1.Job) bool {
-	for _, c := range j.Status.Conditions {
-		if c.Type == batchv1.JobSuspended {
-			return c.Status != corev1.ConditionTrue
-		}
+	if at := slices.IndexFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended }); at >= 0 {
+		return j.Status.Conditions[at].Status != corev1.ConditionTrue
 	}
 	return j.Status.StartTime != nil
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -27,6 +28,8 @@ import (
 type View struct {
 	// At is from when it is: what is waited for has to be over by then.
 	At time.Time
+	// Name is that of the TrainJobs.
+	Name types.NamespacedName
 	// Workloads are those of TrainJobs of this name.
 	Workloads []*kueue.Workload
 	// Jobs are those of JobSets of this name.
@@ -58,7 +61,7 @@ func Observe(ctx context.Context, cached client.Reader, name types.NamespacedNam
 	if err := cached.Get(ctx, client.ObjectKey{Name: name.Namespace}, &namespace); client.IgnoreNotFound(err) != nil {
 		return View{}, err
 	}
-	return View{At: at, Workloads: workloads, Jobs: jobs.Items, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
+	return View{At: at, Name: name, Workloads: workloads, Jobs: jobs.Items, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
 }
 
 // workloads lists the Workloads of TrainJobs of a name, to be read only.
@@ -69,11 +72,7 @@ func workloads(ctx context.Context, cached client.Reader, name types.NamespacedN
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
 	}
-	var found []*kueue.Workload
-	for i := range list.Items {
-		found = append(found, &list.Items[i])
-	}
-	return found, nil
+	return kueuelib.Map(list.Items, func(wl *kueue.Workload) *kueue.Workload { return wl }), nil
 }
 
 // HoldingQuota reads the Workload of job that holds quota, or nil.

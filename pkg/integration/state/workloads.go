@@ -14,7 +14,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -54,26 +53,17 @@ func StoppedSince(wl *kueue.Workload) time.Time {
 	if !wl.DeletionTimestamp.IsZero() {
 		return wl.DeletionTimestamp.Time
 	}
-	if evicted := True(wl, kueue.WorkloadEvicted); evicted != nil {
-		return evicted.LastTransitionTime.Time
-	}
-	return time.Time{}
+	return ptr.Deref(True(wl, kueue.WorkloadEvicted), metav1.Condition{}).LastTransitionTime.Time
 }
 
 // True returns a condition of a Workload that is true, or nil.
 func True(wl *kueue.Workload, condition string) *metav1.Condition {
-	if c := apimeta.FindStatusCondition(wl.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
-		return c
-	}
-	return nil
+	return kueuelib.True(wl.Status.Conditions, condition)
 }
 
 // ReasonOf returns the reason of a condition that is true; empty: it is not.
 func ReasonOf(wl *kueue.Workload, condition string) string {
-	if c := True(wl, condition); c != nil {
-		return c.Reason
-	}
-	return ""
+	return ptr.Deref(True(wl, condition), metav1.Condition{}).Reason
 }
 
 // Ended reports whether a Workload is finished because its job is.

@@ -12,9 +12,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
@@ -95,14 +97,7 @@ func (t *told) Handle(ctx context.Context, req admission.Request) admission.Resp
 
 // fieldsOf names what was refused. Messages quote values.
 func fieldsOf(status *metav1.Status) []string {
-	if status.Details == nil {
-		return nil
-	}
-	var fields []string
-	for _, cause := range status.Details.Causes {
-		fields = append(fields, cause.Field)
-	}
-	return fields
+	return kueuelib.Map(ptr.Deref(status.Details, metav1.StatusDetails{}).Causes, func(cause *metav1.StatusCause) string { return cause.Field })
 }
 
 // logOf returns what makes the logger of a request about an object, which it names by key.

@@ -36,18 +36,13 @@ func (d *deactivator) Handle(ctx context.Context, req admission.Request) admissi
 	if kueuelib.IsActive(wl) || !kueuelib.IsActive(old) || !state.HoldsQuota(old) || state.ControllerOfKind(old, trainjob.GVK) == nil {
 		return admission.Allowed("")
 	}
-	before, err := json.Marshal(wl)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
+	// What was decoded from JSON can be encoded; of what could not, PatchResponseFromRaw would make an error.
+	before, _ := json.Marshal(wl)
 	wl.Spec.Active = ptr.To(true)
 	if !deactivation.ByKueue(old) {
 		deactivation.Mark(wl)
 	}
-	after, err := json.Marshal(wl)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
+	after, _ := json.Marshal(wl)
 	ctrl.LoggerFrom(ctx).V(1).Info("Put off the deactivation of a Workload until its job has no pods")
 	return admission.PatchResponseFromRaw(before, after).WithWarnings(fmt.Sprintf(
 		"Workload %s stays active until the last pod of its TrainJob is gone; then it is deactivated, and its quota is free", wl.Name))

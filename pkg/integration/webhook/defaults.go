@@ -34,19 +34,14 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return answer
 	}
 	job, old := r.job, r.old
-	before, err := json.Marshal(job)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
+	// What was decoded from JSON can be encoded; of what could not, PatchResponseFromRaw would make an error.
+	before, _ := json.Marshal(job)
 	dropped := r.describer.Field.Surplus(&job.Spec)
 	resumed := old != nil && old.Suspended() && !job.Suspended()
 	if err := r.setDefaults(ctx); err != nil {
 		return refused(err)
 	}
-	after, err := json.Marshal(job)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
+	after, _ := json.Marshal(job)
 	response := admission.PatchResponseFromRaw(before, after)
 	if spec, err := specOf[specFields](req.Object.Raw); err == nil && spec == nil && len(response.Patches) > 0 {
 		// Its CRD takes a TrainJob without one, and no patch could add to it.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 
@@ -72,7 +73,7 @@ func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 	renderer := expect.Must(trainjob.NewRenderer(tb.Context(), c.Scheme()))(tb)
 	return &podsets.Describer{
 		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Cached: c, Field: patch.Of(trainjob.Trainer23),
-		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),
+		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: lru.New(podsets.Remembers),
 		Recorder: jobevents.New(&events.FakeRecorder{}),
 	}
 }
