@@ -108,7 +108,7 @@ func (e *dependencies) of(served trainjob.TrainerVersion) *dependencies {
 }
 
 // controllerName is the controller's name in logs and metrics and the source of its events.
-const controllerName = "kueue-trainer"
+const controllerName = jobevents.ReportingController
 
 // Options are the settings of the integration.
 type Options struct {

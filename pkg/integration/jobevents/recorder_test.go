@@ -20,6 +20,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -296,6 +297,10 @@ func TestRefusalsAreReadInChunks(t *testing.T) {
 			want := strings.Repeat("x", reads)
 			expect.That(t, asked.Limit == chunkSize && asked.Continue == want,
 				"It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
+			for from, want := range map[string]bool{"trainjob_controller": true, "kueue-trainer": false} {
+				event := fields.Set{"type": "Warning", "regarding.kind": "TrainJob", "reportingController": from}
+				expect.That(t, asked.FieldSelector.Matches(event) == want, "It asks for events of %s: want %t", from, want)
+			}
 			reads++
 			about, next := types.UID("other"), strings.Repeat("x", reads)
 			if !tc.endless && reads == tc.wantReads {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,9 @@ var refusalReasons = []string{
 	"JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed",
 	"FailedCreate",
 }
+
+// ReportingController is the source of the manager's events.
+const ReportingController = "kueue-trainer"
 
 const (
 	// A snapshot is read again after a second, or after ten times as long as it took to read: where a
@@ -133,7 +137,7 @@ func (r *Refusals) read(ctx context.Context, of namespacedKind) (last map[types.
 	size := 0
 	for range maxChunks {
 		err = r.live.List(ctx, &list, client.InNamespace(of.namespace), client.Limit(chunkSize), client.Continue(list.Continue),
-			client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
+			client.MatchingFieldsSelector{Selector: ofOthers(of.kind)})
 		if apierrors.IsForbidden(err) {
 			// A role of an older release: what is not told is silence.
 			return found, nil
@@ -147,6 +151,13 @@ func (r *Refusals) read(ctx context.Context, of namespacedKind) (last map[types.
 		}
 	}
 	return found, nil
+}
+
+// ofOthers selects warnings about objects of a kind. Those of the manager itself, which may be as many as TrainJobs that wait,
+// would use up what is read.
+func ofOthers(kind string) fields.Selector {
+	return fields.AndSelectors(fields.Set{"type": corev1.EventTypeWarning, "regarding.kind": kind}.AsSelector(),
+		fields.OneTermNotEqualSelector("reportingController", ReportingController))
 }
 
 func addRefusals(last map[types.UID]refusal, events []eventsv1.Event) {
