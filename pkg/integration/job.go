@@ -309,11 +309,11 @@ func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
 	if wl := j.holdingQuota(); err == nil && wl != nil {
 		// What came into the runtime since does not run there.
 		js.Spec.ReplicatedJobs = slices.DeleteFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-			return podset.PodSetOf(rj.Name, wl.Spec.PodSets) == nil
+			return podset.Of(rj.Name, wl.Spec.PodSets) == nil
 		})
 		for n := range js.Spec.ReplicatedJobs {
 			rj := &js.Spec.ReplicatedJobs[n]
-			if runs := podset.PodSetOf(rj.Name, wl.Spec.PodSets).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
+			if runs := podset.Of(rj.Name, wl.Spec.PodSets).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
 				return nil, fmt.Errorf("the runtime has another number of pods for replicated job %s by now than the %d that run", rj.Name, runs)
 			}
 		}

@@ -26,7 +26,7 @@ import (
 func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
 	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
-		ps := PodSetOf(rj.Name, podSets)
+		ps := Of(rj.Name, podSets)
 		if ps == nil {
 			return fmt.Sprintf("replicated job %s is not among those that the job was admitted with", rj.Name)
 		}
@@ -39,7 +39,7 @@ func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, re
 
 // ExcessOfJob says in what one pod of a child Job asks for more than its PodSet; empty: in nothing.
 func ExcessOfJob(child *batchv1.Job, podSets []kueue.PodSet) string {
-	ps := PodSetOf(child.Labels[jobsetapi.ReplicatedJobNameKey], podSets)
+	ps := Of(child.Labels[jobsetapi.ReplicatedJobNameKey], podSets)
 	if ps == nil {
 		return ""
 	}
@@ -72,8 +72,8 @@ func selectsPods(rj *jobsetapi.ReplicatedJob) string {
 	return ""
 }
 
-// PodSetOf returns the PodSet of a replicated job, or nil. Kueue's FindPodSetByName copies each PodSet that it looks at.
-func PodSetOf(replicatedJob string, podSets []kueue.PodSet) *kueue.PodSet {
+// Of returns the PodSet of a replicated job, or nil. Kueue's FindPodSetByName copies each PodSet that it looks at.
+func Of(replicatedJob string, podSets []kueue.PodSet) *kueue.PodSet {
 	name := kueue.NewPodSetReference(replicatedJob)
 	for i := range podSets {
 		if podSets[i].Name == name {
