@@ -127,6 +127,9 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 				return result{again: j.record.start.lookAgain(timeout)}
 			}
 		}
+		if j.record.start.gains {
+			lacking = time.Since(admittedAt(wl))
+		}
 		return releaseQuota(ctx, j, wl, because(l.what, refusal), lacking)
 	}
 	if !l.pods {
@@ -246,7 +249,7 @@ func (s *startRecord) lacks(by admission, timeout time.Duration, missing int32) 
 	if s.lacking.IsZero() || fewer {
 		s.lacking, s.look, s.gains = now, now.Add(timeout), s.gains || fewer
 	}
-	if s.missing == 0 || fewer {
+	if fewer || s.missing == 0 || missing == 0 { // Where JobSet or Trainer makes what is missing, all pods come anew.
 		s.missing = missing
 	}
 	return now.Sub(s.lacking), max(0, s.look.Sub(now)), s.complete

@@ -220,6 +220,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 		led time.Duration
 		// missing is how many pods were at the last look.
 		missing  int32
+		gains    bool
 		wl       func(*kueue.Workload)
 		wantKept bool
 	}
@@ -237,6 +238,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 		"who led before the admission knows that it never ran": {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour},
 		"with one of four, and none at the last look":          {jobs: []batchv1.JobStatus{active}, pods: 4, refused: time.Minute, led: 2 * time.Hour, missing: 4, wantKept: true},
 		"with one of four, as at the last look":                {jobs: []batchv1.JobStatus{active}, pods: 4, refused: time.Minute, led: 2 * time.Hour, missing: 3},
+		"with one of four, which was refused before it":        {jobs: []batchv1.JobStatus{active}, pods: 4, refused: 4 * time.Minute, led: 2 * time.Hour, missing: 3, gains: true, wantKept: true},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
@@ -257,7 +259,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 		}
 		r.deps.records.of(jobKey, stored.UID).start = startRecord{
-			admission: admissionOf(wl), complete: tc.led == 0, missing: tc.missing, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
+			admission: admissionOf(wl), complete: tc.led == 0, missing: tc.missing, gains: tc.gains, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
 		err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 		expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 	})

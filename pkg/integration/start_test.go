@@ -143,6 +143,21 @@ func TestLacksBeginsWithEachAdmission(t *testing.T) {
 	})
 }
 
+// The Job controller makes pods one by one, also when JobSet has made the Jobs again.
+func TestLacksBeginsAnewWithFewerPodsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &startRecord{}
+		for _, look := range []struct {
+			missing int32
+			want    time.Duration
+		}{{10, 0}, {3, 0}, {4, time.Minute}, {3, 2 * time.Minute}, {0, 3 * time.Minute}, {10, 4 * time.Minute}, {9, 0}} {
+			lacking, _, _ := s.lacks(admission{"wl", 1}, time.Hour, look.missing)
+			expect.Same(t, fmt.Sprintf("Unexpected time without %d pods", look.missing), look.want, lacking)
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestHoldBack(t *testing.T) {
 	field := patch.Of(trainjob.Trainer23)
 	job, s := inttest.Job("uid"), &startRecord{}

@@ -283,6 +283,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/ensurestarted.go",
 		bug("a large job loses its quota for a pod that it has got since", "TestEnsureStartedAgain", "fewer := missing > 0 && missing < s.missing", "fewer := false"),
+		bug("a refusal that was made good takes the quota of a large job", "TestEnsureStartedAgain", "if !ran && !j.record.start.gains {", "if !ran {"),
 		bug("a job whose pods wait for their first one's node loses its quota", "TestLackOf", "exclusive && !selects && state", "exclusive && selects && state"),
 		bug("a job whose pods are gone, and refused to it, keeps its quota", "TestEnsureStartedAgain", "lack.live && ran", "lack.pods && ran", "again after its pods are gone gives its quota back"),
 		bug("a copy that cannot start keeps quota in both clusters", "TestEnsureStarted", "	if placeholder.IsCopy(wl) {\n		if err", "	if placeholder.IsCopy(wl) {\n		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}\n	}\n	if placeholder.IsCopy(wl) {\n		if err"),

@@ -5,7 +5,9 @@ package podungate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -169,7 +171,8 @@ func (u *Controller) free(ctx context.Context, job *trainjob.TrainJob, pod *core
 		// The pod changed; its own event brings it here again.
 		return nil
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		refused(fmt.Errorf("gated pods: %w; allow that", err))
+		// All pods of the job are refused alike, and it is told once.
+		refused(errors.New("gated pods: " + strings.ReplaceAll(err.Error(), pod.Name, "…") + "; allow that"))
 	case err == nil:
 		u.Metrics.Ungated(metrics.UngateFreed)
 		recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,

@@ -12,6 +12,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -185,17 +186,23 @@ func reconcileOnce(t *testing.T, u *Controller, pod *corev1.Pod) ctrl.Result {
 	return expect.Must(u.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}))(t)
 }
 
+// All pods of a job are refused alike: it is told once, and each is tried again.
 func TestWhoRefusesTheRemovalOfTheGateIsTold(t *testing.T) {
 	s := newScene(t, trainjob.Trainer23)
-	c := inttest.Fake(s.job, s.runtime, inttest.AdmittedOf("a"), inttest.JobSetOf(s.job, false), s.child, s.pod).Build()
-	recorder := events.NewFakeRecorder(1)
+	second := kit.With(s.pod.DeepCopy(), func(pod *corev1.Pod) { pod.Name = "llm-node-0-1" })
+	c := inttest.Fake(s.job, s.runtime, inttest.AdmittedOf("a"), inttest.JobSetOf(s.job, false), s.child, s.pod, second).Build()
+	recorder := events.NewFakeRecorder(4)
 	u := controllerOf(t, c, trainjob.Trainer23, recorder)
-	u.Client = kit.Writes(c, func(kit.Write) error { return kit.Forbidden("pods") })
-	_, err := u.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.pod)})
-	expect.That(t, err != nil, "it is tried again")
-	expect.Need(t, len(recorder.Events) > 0, "The user is told nothing")
+	u.Client = kit.Writes(c, func(w kit.Write) error {
+		return apierrors.NewForbidden(corev1.Resource("pods"), w.Object.GetName(), errors.New("not here"))
+	})
+	for _, pod := range []*corev1.Pod{s.pod, second, s.pod, second} {
+		_, err := u.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		expect.That(t, err != nil, "%s is tried again", pod.Name)
+	}
+	expect.Need(t, len(recorder.Events) == 1, "The user is told %d times, want once", len(recorder.Events))
 	told := <-recorder.Events
-	expect.That(t, strings.Contains(told, jobevents.ReasonUngateRefused) && strings.Contains(told, "forbidden"), "The user is told %q", told)
+	expect.That(t, strings.Contains(told, jobevents.ReasonUngateRefused) && strings.Contains(told, "not here"), "The user is told %q", told)
 }
 
 // What is unknown is not taken for "off", and no event says when it is known.
