@@ -129,7 +129,7 @@ func (q *Queues) Stopped(ctx context.Context, job *trainjob.TrainJob) (bool, err
 func stops(policy *kueue.StopPolicy) bool { return ptr.Deref(policy, kueue.None) != kueue.None }
 
 // ErrNoOtherCluster is of a TrainJob that only MultiKueue may run, in a queue without it or beside a Trainer that would run it, too.
-var ErrNoOtherCluster = errors.New("nothing runs the TrainJob")
+var ErrNoOtherCluster = errors.New("no worker cluster may run the TrainJob")
 
 // route is where a LocalQueue leads.
 type route struct {
@@ -161,7 +161,7 @@ func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob, served tra
 		return nil
 	}
 	if served < trainjob.Trainer23 {
-		return fmt.Errorf("%w: spec.managedBy is %s, which Trainer %s does not read: it would run the TrainJob in this cluster as well, without quota; upgrade Trainer of this cluster to 2.3",
+		return fmt.Errorf("%w: spec.managedBy is %s, which Trainer %s does not read: it would run it in this cluster as well, without quota; upgrade Trainer of this cluster to 2.3",
 			ErrNoOtherCluster, kueue.MultiKueueControllerName, served)
 	}
 	queue := string(jobframework.QueueNameForObject(t))
