@@ -204,8 +204,8 @@ const longestHold = time.Hour
 // queue.
 type startRecord struct {
 	// admission is what the next five are about: since when the job lacks something, when to look
-	// for a refusal again, whether it once lacked nothing, how many pods were missing when it were fewest,
-	// and whether it were more before.
+	// for a refusal again, whether it once lacked nothing, the fewest pods that were missing, and whether that
+	// number has fallen.
 	admission admission
 	lacking   time.Time
 	look      time.Time
@@ -238,8 +238,8 @@ func admissionOf(wl *kueue.Workload) admission {
 
 // lacks notes that an admitted job lacks something. It returns for how long by our own clock, the
 // time until a refusal is to be looked for, first after timeout, and whether the job once lacked nothing since it was
-// admitted. While fewer and fewer pods are missing, all begins anew: the Job controller makes thousands in minutes, and
-// what it was refused meanwhile it has overcome.
+// admitted. Each time that fewer pods are missing than ever, the time starts over: the Job controller creates thousands in
+// minutes, and what it was refused meanwhile it has created since.
 func (s *startRecord) lacks(by admission, timeout time.Duration, missing int32) (lacking, wait time.Duration, complete bool) {
 	now := time.Now()
 	if s.admission != by {
@@ -249,7 +249,7 @@ func (s *startRecord) lacks(by admission, timeout time.Duration, missing int32) 
 	if s.lacking.IsZero() || fewer {
 		s.lacking, s.look, s.gains = now, now.Add(timeout), s.gains || fewer
 	}
-	if fewer || s.missing == 0 || missing == 0 { // Where JobSet or Trainer makes what is missing, all pods come anew.
+	if fewer || s.missing == 0 || missing == 0 { // JobSet or Trainer is at work: what it recreates has no pods yet.
 		s.missing = missing
 	}
 	return now.Sub(s.lacking), max(0, s.look.Sub(now)), s.complete

@@ -207,9 +207,9 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// forgetDone gives the quota of a job that was evicted from another cluster back, in one write with the list of pods that are
-// done there: the next cluster runs them again, and Kueue lets nobody shorten a list by which it has reserved quota.
-// jobframework would empty it a write later.
+// forgetDone unsets the quota of a job that was evicted from another cluster and empties its reclaimable pods in one write:
+// the next cluster runs all of them, and Kueue refuses a shorter list once it has reserved quota again, which it may do
+// before jobframework's next write.
 func forgetDone(ctx context.Context, j *job) error {
 	wl := j.holdingQuota()
 	if wl == nil || !j.ManagedExternally() || !kueuelib.IsEvicted(wl) || len(wl.Status.ReclaimablePods) == 0 {
