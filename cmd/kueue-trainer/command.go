@@ -95,11 +95,7 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	recorder := newRecorder(cfg, certificate)
 	restConfig.Wrap(recorder.CountWrites)
 	scarce := heap.Scarce(heap.SetLimit(), tellScarcity)
-	options, err := managerOptions(cfg, restConfig, certificate, scarce)
-	if err != nil {
-		return err
-	}
-	mgr, err := ctrl.NewManager(restConfig, options)
+	mgr, err := ctrl.NewManager(restConfig, managerOptions(cfg, restConfig, certificate, scarce))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}

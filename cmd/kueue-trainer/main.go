@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kueue-trainer is the manager that brings TrainJobs under Kueue's quotas: its flags and
-// what it runs (command.go), how controller-runtime's manager is set up for it (manager.go), what it
-// tells of itself (metrics.go), and how its webhooks stop (drain.go).
+// what it runs (command.go), how controller-runtime's manager is set up for it and what it tells of
+// itself (manager.go), and how its webhooks stop (drain.go).
 package main
 
 import (

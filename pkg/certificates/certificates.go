@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,26 +184,17 @@ func settling(served, signed *tls.Certificate, trusted bool, now time.Time) time
 func withAuthority(bundle, ca []byte, now time.Time) []byte {
 	var out []byte
 	seen := map[string]bool{}
-	for _, block := range append(blocks(bundle), blocks(ca)...) {
+	for block, rest := pem.Decode(slices.Concat(bundle, []byte("\n"), ca)); block != nil; block, rest = pem.Decode(rest) {
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil || now.After(certificate.NotAfter) || seen[string(block.Bytes)] {
 			continue
 		}
 		seen[string(block.Bytes)] = true
-		out = append(out, pem.EncodeToMemory(block)...)
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 	}
 	return out
 }
 
-func blocks(data []byte) []*pem.Block {
-	var out []*pem.Block
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		out = append(out, &pem.Block{Type: block.Type, Bytes: block.Bytes})
-	}
-	return out
-}
-
-// signedBy reports whether a serving certificate is of an authority.
 func signedBy(serving *tls.Certificate, ca []byte) bool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)

@@ -4,8 +4,7 @@
 // decoded. Settings that Kueue has too are Kueue's, read from its own configuration; they
 // can be overridden under Kueue's names.
 //
-// The kind and its defaults are in config.go, what is refused of it in validate.go, the
-// tolerations that an admin adds to those of NVIDIA's in tolerations.go.
+// The kind and its defaults are in config.go, what is refused of it in validate.go.
 package config
 
 import (
@@ -173,9 +172,9 @@ func Default(cfg *Configuration) {
 	if len(cfg.Controller.GroupKindConcurrency) == 0 {
 		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 20}
 	}
-	setDefault(&cfg.KueueConfigMap.Namespace, configapi.DefaultNamespace)
-	setDefault(&cfg.KueueConfigMap.Name, "kueue-manager-config")
-	setDefault(&cfg.KueueConfigMap.Key, "controller_manager_config.yaml")
+	setDefault(&cfg.KueueConfigMap.Namespace, kueueconfig.Default.Namespace)
+	setDefault(&cfg.KueueConfigMap.Name, kueueconfig.Default.Name)
+	setDefault(&cfg.KueueConfigMap.Key, kueueconfig.Default.Key)
 	setDefault(&cfg.LeaderElection, &v1alpha1.LeaderElectionConfiguration{})
 	setDefault(&cfg.LeaderElection.ResourceLock, "leases")
 	setDefault(&cfg.LeaderElection.ResourceName, "manager.kueue-trainer.dev")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/ptr"
@@ -152,4 +153,80 @@ func TestLoadOfAMissingFile(t *testing.T) {
 	_, err := Load(path)
 	expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), path),
 		"Load = %v, want an error that names %s and wraps fs.ErrNotExist", err, path)
+}
+
+func TestValidate(t *testing.T) {
+	selector := func(s metav1.LabelSelector) func(*Configuration) {
+		return func(c *Configuration) { c.ManagedJobsNamespaceSelector = &s }
+	}
+	notIn := func(namespaces ...string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: namespaces,
+		}}}
+	}
+	workers := func(m map[string]int) func(*Configuration) {
+		return func(c *Configuration) { c.Controller.GroupKindConcurrency = m }
+	}
+	expect.Answers(t, func(in func(*Configuration)) []string { return expect.FieldsAndTypes(validate(changed(in))) }, map[string]expect.Row[func(*Configuration), []string]{
+		"the defaults":                     {In: func(*Configuration) {}},
+		"no apiVersion":                    {In: func(c *Configuration) { c.APIVersion = "" }, Want: []string{"apiVersion: FieldValueNotSupported"}},
+		"no kind":                          {In: func(c *Configuration) { c.Kind = "" }, Want: []string{"kind: FieldValueNotSupported"}},
+		"a port that is none":              {In: func(c *Configuration) { c.Webhook.Port = ptr.To(99999) }, Want: []string{"webhook.port: FieldValueInvalid"}},
+		"no burst":                         {In: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, Want: []string{"clientConnection.burst: FieldValueInvalid"}},
+		"no requests":                      {In: func(c *Configuration) { c.ClientConnection.QPS = ptr.To[float32](0) }, Want: []string{"clientConnection.qps: FieldValueInvalid"}},
+		"a lease that ends before renewal": {In: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, Want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
+		"no time to start":                 {In: func(c *Configuration) { c.StartTimeout.Duration = -time.Minute }, Want: []string{"startTimeout: FieldValueInvalid"}},
+		"no wait":                          {In: func(c *Configuration) { c.WaitForJobSet.Duration = 0 }},
+		"less than no wait":                {In: func(c *Configuration) { c.WaitForJobSet.Duration = -1 }, Want: []string{"waitForJobSet: FieldValueInvalid"}},
+		"profiles":                         {In: func(c *Configuration) { c.Metrics.Pprof = true }},
+		"profiles for everybody":           {In: func(c *Configuration) { c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false) }, Want: []string{"metrics.pprof: FieldValueForbidden"}},
+		"many workers":                     {In: workers(map[string]int{TrainJobKind: 50})},
+		"no workers":                       {In: workers(map[string]int{TrainJobKind: 0}), Want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"fewer than none":                  {In: workers(map[string]int{TrainJobKind: -1}), Want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"workers of another kind":          {In: workers(map[string]int{"Job.batch": 1}), Want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"workers of the kind in short":     {In: workers(map[string]int{"TrainJob": 1}), Want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"a selector by label":              {In: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
+		"a selector of everything":         {In: selector(metav1.LabelSelector{}), Want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kube-system":  {In: selector(notIn("kueue-system")), Want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kueue-system": {In: selector(notIn("kube-system")), Want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that cannot be read": {In: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
+			Want: []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"}},
+		"a selector with a bad key": {In: selector(metav1.LabelSelector{MatchLabels: map[string]string{"no key": "v"}}),
+			Want: []string{"managedJobsNamespaceSelector.matchLabels: FieldValueInvalid"}},
+		"known gates, on and off": {In: func(c *Configuration) {
+			c.FeatureGates = map[string]bool{"TopologyAwareScheduling": true, "MultiKueue": false}
+		}},
+		"an unknown gate, even if off": {In: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
+			Want: []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"}},
+		"a negative timeout": {In: func(c *Configuration) {
+			c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
+		}, Want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
+	})
+}
+
+func TestValidateTolerationRules(t *testing.T) {
+	exists := corev1.Toleration{Key: "amd.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+	tolerating := func(t corev1.Toleration) []TolerationRule {
+		return []TolerationRule{{Resources: []string{"amd.com/gpu"}, Tolerations: []corev1.Toleration{t}}}
+	}
+	forResource := func(names ...string) []TolerationRule {
+		return []TolerationRule{{Resources: names, Tolerations: []corev1.Toleration{exists}}}
+	}
+	expect.Answers(t, func(in []TolerationRule) []string { return expect.FieldsAndTypes(validateTolerationRules(in)) }, map[string]expect.Row[[]TolerationRule, []string]{
+		"no rules":                           {},
+		"names and beginnings":               {In: forResource("amd.com/gpu", "gpu.intel.com/*", "habana.ai/gau*")},
+		"a value":                            {In: tolerating(corev1.Toleration{Key: "sku", Value: "gpu"})},
+		"seconds":                            {In: tolerating(corev1.Toleration{Key: "sku", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](5)})},
+		"an empty rule":                      {In: []TolerationRule{{}}, Want: []string{"tolerationRules[0].resources: FieldValueRequired", "tolerationRules[0].tolerations: FieldValueRequired"}},
+		"everything":                         {In: forResource("*"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"a resource that every pod asks for": {In: forResource("cpu"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"a star in the middle":               {In: forResource("amd.com/*gpu"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"a name that is none":                {In: forResource("amd.com/g p u"), Want: []string{"tolerationRules[0].resources[0]: FieldValueInvalid"}},
+		"no key":                             {In: tolerating(corev1.Toleration{Operator: "Exists"}), Want: []string{"tolerationRules[0].tolerations[0].key: FieldValueRequired"}},
+		"a value that may be anything":       {In: tolerating(corev1.Toleration{Key: "sku", Operator: "Exists", Value: "gpu"}), Want: []string{"tolerationRules[0].tolerations[0].value: FieldValueInvalid"}},
+		"a value that is none":               {In: tolerating(corev1.Toleration{Key: "sku", Value: "g p u"}), Want: []string{"tolerationRules[0].tolerations[0].value: FieldValueInvalid"}},
+		"an unknown operator":                {In: tolerating(corev1.Toleration{Key: "sku", Operator: "Like"}), Want: []string{"tolerationRules[0].tolerations[0].operator: FieldValueNotSupported"}},
+		"an unknown effect":                  {In: tolerating(corev1.Toleration{Key: "sku", Effect: "Never"}), Want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueNotSupported"}},
+		"seconds without NoExecute":          {In: tolerating(corev1.Toleration{Key: "sku", TolerationSeconds: ptr.To[int64](5)}), Want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueInvalid"}},
+	})
 }

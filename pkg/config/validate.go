@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // validate returns every error of a defaulted configuration, each with its field.
@@ -27,14 +29,8 @@ func validate(cfg *Configuration) field.ErrorList {
 	if cfg.Kind != Kind {
 		errs = append(errs, field.NotSupported(field.NewPath("kind"), cfg.Kind, []string{Kind}))
 	}
-	errs = append(errs, validateServing(cfg)...)
-	if label := cfg.Metrics.UserLabel; label != "" {
-		errs = append(errs, metav1validation.ValidateLabelName(label, field.NewPath("metrics", "userLabel"))...)
-	}
-	errs = append(errs, validateConcurrency(cfg.Controller.GroupKindConcurrency)...)
-	errs = append(errs, validateSelector(cfg)...)
-	errs = append(errs, validateGates(cfg.FeatureGates)...)
-	errs = append(errs, validateTolerationRules(cfg.TolerationRules)...)
+	errs = slices.Concat(errs, validateServing(cfg), validateConcurrency(cfg.Controller.GroupKindConcurrency), validateSelector(cfg),
+		validateGates(cfg.FeatureGates), validateTolerationRules(cfg.TolerationRules))
 	if w := cfg.WaitForPodsReady; w != nil && w.Timeout.Duration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("waitForPodsReady", "timeout"), w.Timeout.String(), "must not be negative"))
 	}
@@ -47,7 +43,6 @@ func validate(cfg *Configuration) field.ErrorList {
 	return errs
 }
 
-// validateServing checks ports, request limits and the lease.
 func validateServing(cfg *Configuration) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range validation.IsValidPortNum(*cfg.Webhook.Port) {
@@ -61,6 +56,9 @@ func validateServing(cfg *Configuration) field.ErrorList {
 	}
 	if cfg.Metrics.Pprof && !*cfg.Metrics.SecureServing {
 		errs = append(errs, field.Forbidden(field.NewPath("metrics", "pprof"), "profiles hold what the manager has in memory; set metrics.secureServing to true"))
+	}
+	if label := cfg.Metrics.UserLabel; label != "" {
+		errs = append(errs, metav1validation.ValidateLabelName(label, field.NewPath("metrics", "userLabel"))...)
 	}
 	le, path := cfg.LeaderElection, field.NewPath("leaderElection")
 	if le.LeaseDuration.Duration <= le.RenewDeadline.Duration {
@@ -110,6 +108,72 @@ func validateGates(gates map[string]bool) field.ErrorList {
 		if !kueueconfig.KnowsGate(name) {
 			errs = append(errs, field.Invalid(field.NewPath("featureGates").Key(name), gates[name], "is not a feature gate of the Kueue version this manager is built with"))
 		}
+	}
+	return errs
+}
+
+// TolerationRule adds tolerations to the pods of TrainJobs that ask for some resources.
+type TolerationRule = podset.TolerationRule
+
+func validateTolerationRules(rules []TolerationRule) field.ErrorList {
+	var errs field.ErrorList
+	for i, rule := range rules {
+		path := field.NewPath("tolerationRules").Index(i)
+		if len(rule.Resources) == 0 {
+			errs = append(errs, field.Required(path.Child("resources"), "name the resources that pods have to ask for"))
+		}
+		for j, pattern := range rule.Resources {
+			errs = append(errs, validateResourcePattern(pattern, path.Child("resources").Index(j))...)
+		}
+		if len(rule.Tolerations) == 0 {
+			errs = append(errs, field.Required(path.Child("tolerations"), "name what pods have to tolerate"))
+		}
+		for j := range rule.Tolerations {
+			errs = append(errs, validateToleration(&rule.Tolerations[j], path.Child("tolerations").Index(j))...)
+		}
+	}
+	return errs
+}
+
+// validateResourcePattern takes a resource with a domain, or a domain and a beginning:
+// pods ask for cpu and memory everywhere.
+func validateResourcePattern(pattern string, path *field.Path) field.ErrorList {
+	// What a "*" stands for must make a name of the rest, so we try one.
+	name := pattern
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		name = prefix + "x"
+	}
+	if !strings.Contains(name, "/") || strings.Contains(name, "*") {
+		return field.ErrorList{field.Invalid(path, pattern, "must be a resource with its domain, such as amd.com/gpu, or its beginning with a \"*\" at the end, such as gpu.intel.com/*")}
+	}
+	return metav1validation.ValidateLabelName(name, path)
+}
+
+// validateToleration follows the API server's rules for pods, but wants a key: a
+// toleration of everything opens nodes that are not well, too.
+func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
+	if t.Key == "" {
+		return field.ErrorList{field.Required(path.Child("key"), "name the taint's key; all taints at once cannot be tolerated")}
+	}
+	errs := metav1validation.ValidateLabelName(t.Key, path.Child("key"))
+	switch t.Operator {
+	case corev1.TolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be empty when operator is Exists"))
+		}
+	case corev1.TolerationOpEqual, "":
+		for _, message := range validation.IsValidLabelValue(t.Value) {
+			errs = append(errs, field.Invalid(path.Child("value"), t.Value, message))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+	}
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	if t.Effect != "" && !slices.Contains(effects, t.Effect) {
+		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "must be NoExecute when tolerationSeconds is set"))
 	}
 	return errs
 }

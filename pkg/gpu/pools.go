@@ -72,9 +72,7 @@ func newPool(nodes, all []*corev1.Node) Pool {
 
 // Broken reports whether a node's labels tell of GPUs that it does not have: its device
 // plugin does not run, or not yet.
-func Broken(node *corev1.Node) bool {
-	return hasGPUs(node) && len(Allocatable(node)) == 0
-}
+func Broken(node *corev1.Node) bool { return hasGPUs(node) && len(Allocatable(node)) == 0 }
 
 // leftOut reports whether a node is for something else than jobs: of another system than their
 // images, or without GPUs and kept for others.

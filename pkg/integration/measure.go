@@ -24,9 +24,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // admittedBy returns the queue that admitted a Workload.
@@ -163,7 +163,7 @@ func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 }
 
 // tellMetrics registers what is found out at each scrape: what TrainJobs there are, and what this replica goes by.
-func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {
+func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *webhookconfig.Scope) {
 	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
 	deps.metrics.Register(
 		metrics.NewScraped(counts.Tell, metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods),
@@ -186,7 +186,7 @@ func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Sc
 }
 
 // facts says for people what tellMetrics tells.
-func facts(deps *dependencies, scope *matchconditions.Scope) []string {
+func facts(deps *dependencies, scope *webhookconfig.Scope) []string {
 	trainer, asked, kueue := "unknown", "known to the leader alone", "cannot be read; what was read last holds, or Kueue's defaults"
 	if version, err := deps.trainer.Served(); err == nil {
 		trainer = version.String()

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // notice is what the Workload of a TrainJob says that people have to know who look at the
@@ -154,7 +154,7 @@ func inadmissible(wl *kueue.Workload) notice {
 	}
 	if missing, is := strings.CutSuffix(strings.TrimPrefix(reserved.Message, "LocalQueue "), " doesn't exist"); is {
 		// Held by its user, who knows, or was until now. A LocalQueue that is there after all has its own troubles.
-		if _, is := hold.From(missing); is {
+		if _, is := trainjob.HeldFrom(missing); is {
 			return notice{}
 		}
 	}

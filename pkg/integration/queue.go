@@ -30,7 +30,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -283,7 +282,7 @@ func isOverlooked(ctx context.Context, j *job) (bool, error) {
 	if err := j.deps.client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhooks); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	included, err := matchconditions.Includes(&webhooks, &namespace, j.CreationTimestamp)
+	included, err := webhookconfig.Includes(&webhooks, &namespace, j.CreationTimestamp)
 	if err != nil || !included {
 		return false, err
 	}

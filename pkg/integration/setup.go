@@ -55,11 +55,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // dependencies are what adapter and reconciler go by. What works on a part of them is made from them
@@ -184,7 +184,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
-	scope, err := matchconditions.AddTo(mgr, self, opts.Kueue)
+	scope, err := webhookconfig.AddScope(mgr, self, opts.Kueue)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
@@ -319,7 +319,7 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.Made(matchconditions.IsDefault))).
+		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.Made(webhookconfig.IsDefault))).
 		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(maps.NamersOf), builder.WithPredicates(watches.Made(nil))).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(maps.NamersOf), builder.WithPredicates(watches.Made(nil))).
 		WatchesRawSource(deps.all.Source()).

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics is what the manager measures: names, units and labels of its metrics (names.go),
-// the Recorder of what happens (recorder.go), and how it and gauges that are told at each scrape are made
-// of a Metric, with labels of LocalQueues or without (vectors.go). writes.go counts
-// what the manager writes, wherever that is.
+// Package metrics is what the manager measures: names, units and labels of its metrics (names.go), and
+// the Recorder of what happens, which like gauges that are told at each scrape is made of a Metric, with
+// labels of LocalQueues or without (recorder.go). writes.go counts what the manager writes, wherever that is.
 //
 // docs/metrics.md is generated from names.go; dashboards and alerts are checked against it.
 package metrics

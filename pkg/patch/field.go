@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -97,11 +98,7 @@ func (f Field) jobs(spec *trainjob.Spec) ([]patchedJob, error) {
 // Jobs names the replicated jobs that our part patches, in its order.
 func (f Field) Jobs(spec *trainjob.Spec) ([]string, error) {
 	jobs, err := f.jobs(spec)
-	var names []string
-	for _, job := range jobs {
-		names = append(names, job.name)
-	}
-	return names, err
+	return kueuelib.Map(jobs, func(job *patchedJob) string { return job.name }), err
 }
 
 // Patched reports whether our part patches any replicated job. The in-tree integration adds an entry to every TrainJob,

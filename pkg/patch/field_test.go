@@ -176,7 +176,7 @@ func TestAllOverridesAreOnePatch(t *testing.T) {
 		`+sides["podTemplateOverrides"].placed+`,
 		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"last"}}}]}`)
 	entry := expect.Must(one(t)(Of(trainjob.Trainer21).All(spec)).Decode())(t)
-	pod := replicatedJobs(&entry)[0].Template.Spec.Template
+	pod := trainjob.ReplicatedJobs(&entry)[0].Template.Spec.Template
 	expect.Same(t, "Unexpected node selector", map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector)
 	expect.Same(t, "Trainer gives the pods our mark, and what is rendered does not have it", Manager, pod.Metadata.Annotations[ManagerAnnotation])
 }

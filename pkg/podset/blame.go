@@ -110,9 +110,7 @@ func validateCache(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 }
 
 // asksForCache reports whether a variable has an initializer make a cache. It reads the scheme in small letters.
-func asksForCache(v corev1.EnvVar) bool {
-	return v.Name == storageURI && isCache(v.Value)
-}
+func asksForCache(v corev1.EnvVar) bool { return v.Name == storageURI && isCache(v.Value) }
 
 func isCache(uri string) bool {
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(uri)), "cache:")

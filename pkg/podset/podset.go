@@ -5,20 +5,24 @@
 //
 // From TrainJob to PodSets: podset.go, defaults.go (what the API server fills into a Workload). From an
 // admission to placements: place.go, template.go (child Jobs and pods). Comparing the two: compare.go,
-// excess.go. What a job could never run with: validate.go, runnable.go, names.go, blame.go (which field an
-// amount or an address comes from). What runs: status.go.
+// excess.go. What a job could never run with: validate.go, runnable.go, blame.go (which field an amount or
+// an address comes from). What runs: status.go.
 package podset
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	resourcehelpers "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -132,4 +136,42 @@ func effective(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.T
 // NamesOf returns the names of replicated jobs.
 func NamesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {
 	return kueuelib.Map(replicatedJobs, func(rj *jobsetapi.ReplicatedJob) string { return rj.Name })
+}
+
+// defaultRequests sets the requests that a pod has none for as the API server does when it is created
+// (pkg/apis/core/v1/defaults.go): limits for those of containers, what its containers request, or else its own limits, for
+// those of the whole pod. Kueue looks for defaults of a LimitRange first, which a pod never gets where it has limits.
+// Resources with a limit of zero go: for one, Kueue would ask a PodSet to tolerate the taints of the resource's flavor.
+func defaultRequests(pod *corev1.PodSpec) {
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			requestLimits(&containers[i].Resources)
+		}
+	}
+	if r := pod.Resources; r != nil {
+		dropOvercommitted(r, resourcehelpers.AggregateContainerRequests(&corev1.Pod{Spec: *pod}, resourcehelpers.PodResourcesOptions{}))
+		requestLimits(r)
+	}
+}
+
+// dropOvercommitted drops the limits of a pod beside which its containers' requests are charged: Kueue adds these up itself,
+// with what a LimitRange has the others request, as Kubernetes does since 1.37. Huge pages cannot be overcommitted.
+func dropOvercommitted(r *corev1.ResourceRequirements, ofContainers corev1.ResourceList) {
+	maps.DeleteFunc(r.Limits, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		_, own := r.Requests[name]
+		_, asked := ofContainers[name]
+		return asked && !own && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	})
+}
+
+// requestLimits requests limits where a request is missing, and drops resources of which nothing may be used. A request of
+// zero below a limit stays, or Kueue would take the limit for it.
+func requestLimits(r *corev1.ResourceRequirements) {
+	r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)
+	for name, limit := range r.Limits {
+		if limit.IsZero() {
+			delete(r.Limits, name)
+			delete(r.Requests, name)
+		}
+	}
 }

@@ -8,17 +8,16 @@
 // drop what they do not know and explicit zeros such as "readOnly: false"; a
 // writer that uses them changes, or is refused for changing, other managers' data.
 //
-// types.go and patches.go are the types, same.go compares patches, version.go reads Trainer's
-// version off the CRD. runtime.go finds a TrainJob's runtime or its snapshot; render.go makes the
-// JobSet by Trainer's own framework, with replace.go for how older releases merge resources;
-// validate.go asks its plugins, and has the client that the framework wants, dryrun.go asks a
-// cluster's webhooks.
+// types.go and patches.go are the types, version.go reads Trainer's version off the CRD. runtime.go
+// finds a TrainJob's runtime or its snapshot; render.go makes the JobSet by Trainer's own framework, with
+// how older releases merge resources; validate.go asks its plugins, and a cluster's webhooks.
 package trainjob
 
 import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -101,9 +100,7 @@ type List struct {
 }
 
 // Suspended reports spec.suspend; absent means false (trainer.kubeflow.org/v1alpha1).
-func (t *TrainJob) Suspended() bool {
-	return t.Spec.Suspend != nil && *t.Spec.Suspend
-}
+func (t *TrainJob) Suspended() bool { return t.Spec.Suspend != nil && *t.Spec.Suspend }
 
 // ManagedExternally reports whether spec.managedBy names another controller than Trainer's own, as
 // it does for the jobs that MultiKueue runs in other clusters; absent means Trainer.
@@ -120,6 +117,24 @@ func (t *TrainJob) ForMultiKueue() bool {
 func (t *TrainJob) Finished() bool {
 	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||
 		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
+}
+
+// heldSuffix is part of no name that people give to a LocalQueue. A TrainJob is kept out of its queue by a label that names one
+// which does not exist, the queue's own name with this suffix. That takes no more than the right to change TrainJobs, a job that
+// is stopped so keeps its quota until its last pod is gone, and the way back stands in the name.
+const heldSuffix = ".held"
+
+// HoldFieldOwner is who changed the label, for those who look at managedFields: nothing else that
+// the plugin writes has this owner.
+const HoldFieldOwner = "kubectl-trainjob-hold"
+
+// HeldQueue returns the name that keeps a TrainJob out of a queue.
+func HeldQueue(queue string) string { return queue + heldSuffix }
+
+// HeldFrom returns the queue that a TrainJob is held out of, and whether it is.
+func HeldFrom(name string) (queue string, held bool) {
+	queue, held = strings.CutSuffix(name, heldSuffix)
+	return queue, held && queue != ""
 }
 
 // typed returns the TrainJob in Trainer's types, with the given patches in place of
@@ -179,9 +194,7 @@ func (t *TrainJob) DeepCopy() *TrainJob {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (t *TrainJob) DeepCopyObject() runtime.Object {
-	return t.DeepCopy()
-}
+func (t *TrainJob) DeepCopyObject() runtime.Object { return t.DeepCopy() }
 
 // DeepCopyObject implements runtime.Object.
 func (l *List) DeepCopyObject() runtime.Object {

@@ -205,6 +205,13 @@ func TestSpecHasWhatItsTrainerAsksFor(t *testing.T) {
 	}
 }
 
+func TestHeldFrom(t *testing.T) {
+	for name, want := range map[string]string{HeldQueue("gpus"): "gpus", "a.b.held": "a.b", "gpus": "", ".held": "", "": ""} {
+		queue, is := HeldFrom(name)
+		expect.That(t, is == (want != "") && (!is || queue == want), "HeldFrom(%q) = %q, %t, want %q", name, queue, is, want)
+	}
+}
+
 func TestManagedExternally(t *testing.T) {
 	expect.Answers(t, func(in *string) bool { return (&TrainJob{Spec: Spec{ManagedBy: in}}).ManagedExternally() }, map[string]expect.Row[*string, bool]{
 		"absent means Trainer": {}, "Trainer": {In: ptr.To(ControllerName)}, "another": {In: ptr.To("kueue.x-k8s.io/multikueue"), Want: true},

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
@@ -17,7 +17,7 @@ import (
 func TestGitOpsNamesWhatIsWritten(t *testing.T) {
 	section := pages.Section(file(t, "docs/install.md"), "gitops")
 	for _, ignored := range []string{
-		fmt.Sprintf(`select(.name == %q or .name == %q)`, matchconditions.Queued, matchconditions.NotOwn),
+		fmt.Sprintf(`select(.name == %q or .name == %q)`, webhookconfig.Queued, webhookconfig.NotOwn),
 		fmt.Sprintf(`select(.manager == %q)`, patch.Manager),
 		patch.ManagerAnnotation,
 	} {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -26,7 +26,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 		w.MakeGated(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration), 1)
-		w.MakeGated(ctx, w.Job("held").Queue(hold.Queue("queue")).GPUs("8"), 0)
+		w.MakeGated(ctx, w.Job("held").Queue(trainjob.HeldQueue("queue")).GPUs("8"), 0)
 
 		stopComponent(ctx, cluster.Manager())
 		Expect(w.TryEdit(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
@@ -70,7 +70,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.eventuallyInScope(ctx, matchconditions.Queued)
+		w.eventuallyInScope(ctx, webhookconfig.Queued)
 		stopComponent(ctx, cluster.Manager())
 
 		plain := w.Job("plain").Obj()

@@ -21,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -33,7 +32,7 @@ const every = "every"
 var _ = Describe("The scope of the manager's webhooks", Label("external"), Serial, func() {
 	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.eventuallyInScope(ctx, matchconditions.Queued)
+		w.eventuallyInScope(ctx, webhookconfig.Queued)
 		queue := kit.LocalQueue(w.Namespace, "default", w.Name("gpus"))
 		Expect(w.Create(ctx, queue)).To(Succeed())
 		w.eventuallyInScope(ctx, every)
@@ -50,12 +49,12 @@ var _ = Describe("The scope of the manager's webhooks", Label("external"), Seria
 		w.EventuallyRuns(ctx, "unnamed", 1, onH100)
 		Expect(w.Delete(ctx, unnamed)).To(Succeed())
 		Expect(w.Delete(ctx, queue)).To(Succeed())
-		w.eventuallyInScope(ctx, matchconditions.Queued)
+		w.eventuallyInScope(ctx, webhookconfig.Queued)
 	}, SpecTimeout(specTimeout))
 
 	It("has TrainJobs queued late that were made beside such a queue while the manager was away", core, Label("control"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.eventuallyInScope(ctx, matchconditions.Queued)
+		w.eventuallyInScope(ctx, webhookconfig.Queued)
 		start := stopComponent(ctx, cluster.Manager())
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
@@ -68,13 +67,13 @@ var _ = Describe("The scope of the manager's webhooks", Label("external"), Seria
 
 	It("is restored when somebody takes it out, beside conditions of others", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.eventuallyInScope(ctx, matchconditions.Queued)
+		w.eventuallyInScope(ctx, webhookconfig.Queued)
 		own := admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"}
 		const name = "kueue-trainer-mutating-webhook-configuration"
 		w.changeWebhook(ctx, name, func(webhook *admissionregistrationv1.MutatingWebhook) {
 			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{own}
 		})
-		w.eventuallyInScope(ctx, matchconditions.Queued)
+		w.eventuallyInScope(ctx, webhookconfig.Queued)
 		mutating := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, name)
 		Expect(mutating.Webhooks[0].MatchConditions).To(ContainElement(own))
 	}, SpecTimeout(specTimeout))
@@ -93,8 +92,8 @@ func (w *site) scope(ctx context.Context) []string {
 	scopes := make([]string, 2)
 	for i, conditions := range [][]admissionregistrationv1.MatchCondition{mutating.Webhooks[0].MatchConditions, validating.Webhooks[0].MatchConditions} {
 		scopes[i] = every
-		if slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == matchconditions.Queued }) {
-			scopes[i] = matchconditions.Queued
+		if slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == webhookconfig.Queued }) {
+			scopes[i] = webhookconfig.Queued
 		}
 	}
 	return scopes

@@ -78,13 +78,6 @@ func WithDefaults(cfg *config.Configuration) *config.Configuration {
 	return cfg
 }
 
-// Kueue's configuration by the names that its manifests give.
-const (
-	KueueNamespace = "kueue-system"
-	KueueConfigMap = "kueue-manager-config"
-	KueueConfigKey = "controller_manager_config.yaml"
-)
-
 // KueueConfiguration reads Kueue's configuration from the ConfigMap that the manager reads it from;
 // nil where there is none, or none that can be read. The error is Forbidden for users who may not.
 func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Configuration, error) {
@@ -138,9 +131,7 @@ func mountedConfigMap(deployment *appsv1.Deployment, name string) string {
 	return ""
 }
 
-func named(full, name string) bool {
-	return full == name || strings.HasPrefix(full, name+"-")
-}
+func named(full, name string) bool { return full == name || strings.HasPrefix(full, name+"-") }
 
 // ManagerNamespace finds where the manager runs, which is wherever it was installed, by whom its
 // webhooks ask. Without them, and for users who may not read them, it is the manifests' namespace.
@@ -192,8 +183,8 @@ type Part struct {
 // The parts.
 var (
 	Kueue = Part{
-		Name: "Kueue", Namespace: KueueNamespace, Deployment: "kueue-controller-manager",
-		ConfigMap: KueueConfigMap, CRD: "workloads.kueue.x-k8s.io",
+		Name: "Kueue", Namespace: kueueconfig.Default.Namespace, Deployment: "kueue-controller-manager",
+		ConfigMap: kueueconfig.Default.Name, CRD: "workloads.kueue.x-k8s.io",
 	}
 	JobSet = Part{
 		Name: "JobSet", Namespace: "jobset-system", Deployment: "jobset-controller-manager", CRD: "jobsets.jobset.x-k8s.io",

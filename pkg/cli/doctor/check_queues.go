@@ -15,8 +15,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // unstop is the command that takes a stopPolicy away.
@@ -77,7 +77,7 @@ var queueChecks = []check{{
 	inOrder: "no LocalQueue admits TrainJobs that are held", looksAt: []Kind{localQueues},
 	wrong: func(f *Facts, found func(hit)) {
 		for _, q := range f.LocalQueues {
-			if queue, is := hold.From(q.Name); is {
+			if queue, is := trainjob.HeldFrom(q.Name); is {
 				found(about("LocalQueue", q.Namespace, q.Name, "queue", queue))
 			}
 		}
@@ -94,7 +94,7 @@ func goneQueues(f *Facts, found func(hit)) {
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
 		name := string(wl.Spec.QueueName)
-		_, held := hold.From(name) // Kueue takes its quota in a moment.
+		_, held := trainjob.HeldFrom(name) // Kueue takes its quota in a moment.
 		if name == "" || held || wl.Status.Admission == nil || kueuelib.IsFinished(wl) || inventory.Find(f.LocalQueues, wl.Namespace, name) != nil {
 			continue
 		}

@@ -26,9 +26,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -119,7 +119,7 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "m." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: new(admissionregistrationv1.Fail),
 			ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy),
-			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: matchconditions.Queued}, {Name: matchconditions.NotOwn}},
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: webhookconfig.Queued}, {Name: webhookconfig.NotOwn}},
 			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
 		}},
 	}

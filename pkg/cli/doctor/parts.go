@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -37,7 +38,7 @@ type part struct {
 
 var (
 	kueuePart = &part{
-		Part: cluster.Kueue, configKey: cluster.KueueConfigKey,
+		Part: cluster.Kueue, configKey: kueueconfig.Default.Key,
 		mutating: "kueue-mutating-webhook-configuration", validating: "kueue-validating-webhook-configuration",
 		asked:   schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "clusterqueues"},
 		without: "No TrainJob is admitted, and Jobs, JobSets and Kueue's own objects cannot be made or changed.",

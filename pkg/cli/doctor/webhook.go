@@ -113,7 +113,7 @@ func (w webhook) asksAbout(resource string) bool {
 }
 
 // ownConditions leave out what is being deleted, see config/webhook, what has no queue and
-// what the manager writes, see pkg/matchconditions.
+// what the manager writes, see pkg/webhookconfig.
 var ownConditions = []string{"not-deleting", "queued", "not-own"}
 
 // narrowed reports whether the webhook is not asked about every object of its rules in the namespaces that it is for,

@@ -25,10 +25,8 @@ type Error struct {
 	Err  error
 }
 
-// Error is the message.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // With attaches the exit code to err; nil stays nil.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Link is an object on the way from a TrainJob to its pods.
@@ -70,7 +70,7 @@ func workerLinks(f *Facts) []Link {
 
 func trainJobLink(f *Facts) Link {
 	l := Link{Kind: "TrainJob", Name: f.Job.Name, State: "Resumed"}
-	_, held := hold.From(f.Job.Labels[kueueconstants.QueueLabel])
+	_, held := trainjob.HeldFrom(f.Job.Labels[kueueconstants.QueueLabel])
 	switch {
 	case f.over():
 		l.State = string(cmp.Or(finished(f), forgotten(f)).Phase)

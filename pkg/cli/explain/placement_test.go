@@ -13,8 +13,8 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -110,10 +110,10 @@ func TestHeld(t *testing.T) {
 	}
 	const label = `{"f:metadata":{"f:labels":{"f:kueue.x-k8s.io/queue-name":{}}}}`
 	holds := func(s *scene) {
-		s.Job.Labels[kueueconstants.QueueLabel] = hold.Queue("gpus")
+		s.Job.Labels[kueueconstants.QueueLabel] = trainjob.HeldQueue("gpus")
 		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{
-			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: hold.FieldOwner, Time: new(minutesAgo(1))},
-			wrote(hold.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(hold.FieldOwner, label, 4), wrote(hold.FieldOwner, label, 3),
+			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: trainjob.HoldFieldOwner, Time: new(minutesAgo(1))},
+			wrote(trainjob.HoldFieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(trainjob.HoldFieldOwner, label, 4), wrote(trainjob.HoldFieldOwner, label, 3),
 		}
 	}
 	const resume = "kubectl trainjob resume -n team llm"
@@ -134,7 +134,7 @@ func TestHeld(t *testing.T) {
 	})
 	t.Run("in a queue that somebody named so", func(t *testing.T) {
 		s := newScene(holds)
-		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(hold.Queue("gpus"), "gpus"))
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(trainjob.HeldQueue("gpus"), "gpus"))
 		got := StateOf(s.facts(t))
 		expect.That(t, got.Phase != Held, "Unexpected state %+v", got)
 	})

@@ -29,6 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -234,7 +235,7 @@ func TestPreview(t *testing.T) {
 	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	kueueIs := func(configuration string) func(*harness) {
 		return func(h *harness) {
-			h.objects = append(h.objects, kit.ConfigMap(cluster.KueueNamespace, cluster.KueueConfigMap, cluster.KueueConfigKey,
+			h.objects = append(h.objects, kit.ConfigMap(kueueconfig.Default.Namespace, kueueconfig.Default.Name, kueueconfig.Default.Key,
 				"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"+configuration))
 		}
 	}

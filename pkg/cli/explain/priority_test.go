@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -57,7 +57,7 @@ func TestWithPriority(t *testing.T) {
 func TestTableOfThoseThatWait(t *testing.T) {
 	var got []string
 	for name, scene := range map[string]changes{"waits": nil, "runs": {admitted, withPods(4, runningPod)}, "without a queue": {withoutQueue}, "off": {switchedOff},
-		"held": {func(s *scene) { s.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }},
+		"held": {func(s *scene) { s.Job.Labels[kit.QueueLabel] = trainjob.HeldQueue("gpus") }},
 	} {
 		if s := StateOf(newScene(scene...).facts(t)); s.waits() {
 			got = append(got, name)

@@ -22,7 +22,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -174,7 +173,7 @@ func workloadOver(f *Facts) *State {
 // heldOut is for a job that kubectl trainjob hold or stop keeps out of its queue.
 func heldOut(f *Facts) *State {
 	name := f.Job.Labels[kueueconstants.QueueLabel]
-	queue, is := hold.From(name)
+	queue, is := trainjob.HeldFrom(name)
 	if !is || f.Cluster.LocalQueue(f.Job.Namespace, kueue.LocalQueueName(name)) != nil {
 		return nil
 	}
@@ -182,7 +181,7 @@ func heldOut(f *Facts) *State {
 		return &State{Phase: Stopping, Reason: "Held", Message: fmt.Sprintf("is being stopped, to be held out of queue %s", queue) + podsLeft(f, keepsQuota)}
 	}
 	// Where somebody else than the plugin changed the label, nobody knows when.
-	ours := picked(f.Job.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == hold.FieldOwner })
+	ours := picked(f.Job.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == trainjob.HoldFieldOwner })
 	begun := since(metav1.NewTime(kueueconfig.LastWritten(ours, kueueconstants.QueueLabel)))
 	s := &State{Phase: Held, Reason: "Held", Stuck: true, Since: begun, Message: fmt.Sprintf("is held out of queue %s by its user", queue),
 		Remedy: fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}

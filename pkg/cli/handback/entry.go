@@ -156,8 +156,7 @@ func (h *handBack) entryless(out io.Writer) error {
 		return nil
 	}
 	var failures error
-	for i := range h.jobs {
-		job := &h.jobs[i]
+	for _, job := range h.jobs {
 		if !inQueue(job) || job.Suspended() || h.field.Has(&job.Spec) {
 			continue
 		}

@@ -95,8 +95,7 @@ func foretell(ctx context.Context, c client.Client, out io.Writer, namespace str
 		return errors.New("the in-tree integration does not serve Trainer 2.1")
 	}
 	var failures error
-	for i := range h.jobs {
-		job := &h.jobs[i]
+	for _, job := range h.jobs {
 		err := h.unwritable(job, false)
 		if err != nil && job.Suspended() {
 			// Created again now, it would keep its spelling; the in-tree integration's webhook changes that.
@@ -129,8 +128,7 @@ func Try(ctx context.Context, c client.Client, placed bool) error {
 	if err != nil {
 		return err
 	}
-	for i := range h.jobs {
-		job := &h.jobs[i]
+	for _, job := range h.jobs {
 		if !job.Suspended() || !h.frees(job) {
 			continue
 		}
@@ -145,7 +143,7 @@ func Try(ctx context.Context, c client.Client, placed bool) error {
 type handBack struct {
 	client client.Client
 	// jobs are the TrainJobs that are not over.
-	jobs []trainjob.TrainJob
+	jobs []*trainjob.TrainJob
 	// served is the generation of Trainer that the cluster serves, field is its field.
 	served trainjob.TrainerVersion
 	field  patch.Field
@@ -170,8 +168,8 @@ func load(ctx context.Context, c client.Client, namespace string, placed bool) (
 	}
 	h := &handBack{client: c, served: served, field: patch.Of(served), placed: placed, respelt: map[types.UID]string{}}
 	for i := range list.Items {
-		var job trainjob.TrainJob
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &job); err != nil {
+		job := &trainjob.TrainJob{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, job); err != nil {
 			return nil, fmt.Errorf("TrainJob %s: %w", client.ObjectKeyFromObject(&list.Items[i]), err)
 		}
 		if !job.DeletionTimestamp.IsZero() || job.Finished() {
@@ -190,8 +188,8 @@ func load(ctx context.Context, c client.Client, namespace string, placed bool) (
 // where TrainJobs have the gate.
 func (h *handBack) managerIdle(ctx context.Context) error {
 	namespaces := []string{metav1.NamespaceDefault}
-	for i := range h.jobs {
-		if job := &h.jobs[i]; h.field.HoldsGate(&job.Spec) && !slices.Contains(namespaces, job.Namespace) {
+	for _, job := range h.jobs {
+		if h.field.HoldsGate(&job.Spec) && !slices.Contains(namespaces, job.Namespace) {
 			namespaces = append(namespaces, job.Namespace)
 		}
 	}
@@ -202,9 +200,9 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 		switch isDefault := namespace == metav1.NamespaceDefault; {
 		case isDefault && errors.Is(err, trainjob.ErrNoRuntime):
 			// Other namespaces may have runtimes of their own.
-			for i := range h.jobs {
-				if !slices.Contains(namespaces, h.jobs[i].Namespace) {
-					namespaces = append(namespaces, h.jobs[i].Namespace)
+			for _, job := range h.jobs {
+				if !slices.Contains(namespaces, job.Namespace) {
+					namespaces = append(namespaces, job.Namespace)
 				}
 			}
 			continue
@@ -230,8 +228,7 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 func (h *handBack) freeAll(ctx context.Context, out io.Writer) error {
 	var failures error
 	changed := 0
-	for i := range h.jobs {
-		job := &h.jobs[i]
+	for _, job := range h.jobs {
 		what, err := h.handBack(ctx, job)
 		if err == nil {
 			err = h.unwritable(job, what != "")

@@ -21,12 +21,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-const fieldOwner = client.FieldOwner(hold.FieldOwner)
+const fieldOwner = client.FieldOwner(trainjob.HoldFieldOwner)
 
 // actor does what a verb says.
 type actor struct {
@@ -144,7 +143,7 @@ func (a *actor) relabel(ctx context.Context, v *view, c change) error {
 
 // unused makes sure that nobody admits what is to be held.
 func (a *actor) unused(ctx context.Context, queue string) error {
-	if _, is := hold.From(queue); !is {
+	if _, is := trainjob.HeldFrom(queue); !is {
 		return nil
 	}
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: queue}, &kueue.LocalQueue{})
@@ -206,7 +205,7 @@ func (a *actor) awaitQuota(ctx context.Context, before *view) error {
 }
 
 func toldAway(v *view, c change) string {
-	queue, _ := hold.From(c.queue)
+	queue, _ := trainjob.HeldFrom(c.queue)
 	switch {
 	case !c.suspend && v.workload == nil:
 		return "held out of queue " + queue

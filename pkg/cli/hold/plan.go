@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -75,7 +74,7 @@ func (v *view) errByKueue() error {
 
 // held reports whether the job is kept out of its queue, or about to be.
 func (v *view) held() bool {
-	_, is := hold.From(v.queue())
+	_, is := trainjob.HeldFrom(v.queue())
 	return is
 }
 
@@ -103,7 +102,7 @@ func (v *view) movable() error {
 func (v *view) away() (change, error) {
 	name := v.queue()
 	if !v.held() {
-		name = hold.Queue(name)
+		name = trainjob.HeldQueue(name)
 	}
 	if errs := validation.IsValidLabelValue(name); len(errs) > 0 {
 		return change{}, fmt.Errorf("the name of queue %s is too long to be held out of: %s", v.queue(), errs[0])
@@ -131,7 +130,7 @@ func (v *view) stop() (change, error) {
 }
 
 func (v *view) resume() (change, error) {
-	queue, is := hold.From(v.queue())
+	queue, is := trainjob.HeldFrom(v.queue())
 	switch {
 	case v.byKueue() && !is:
 		return change{}, v.errByKueue()

@@ -21,7 +21,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -119,7 +118,7 @@ func TestLines(t *testing.T) {
 			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
 			unknown: []Unseen{{inventory.Workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}}},
 		"one that is held, whose Workload may not be seen": {unseen: everything,
-			change:  kit.All(withoutWorkload, func(f *explain.Facts) { f.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }),
+			change:  kit.All(withoutWorkload, func(f *explain.Facts) { f.Job.Labels[kit.QueueLabel] = trainjob.HeldQueue("gpus") }),
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
 			unknown: []Unseen{{inventory.Workloads, []string{"flavors", "gpus", "priority", "reason"}}}},
 		"one that has ended, whose Workload may not be seen": {unseen: everything, change: kit.All(withoutWorkload, ended),

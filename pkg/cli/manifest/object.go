@@ -28,22 +28,15 @@ type Object struct {
 	JSON json.RawMessage
 }
 
-// trainJobGroups are all that TrainJobs have had: the second is from before the first
-// release of Trainer 2.
-var trainJobGroups = []string{trainer.GroupVersion.Group, "kubeflow.org"}
-
-// TrainJobs finds those of every group that they have had, as Objects does.
+// TrainJobs finds those of every group that they have had, as Objects does: the second is from before
+// the first release of Trainer 2.
 func (d *Document) TrainJobs() ([]Object, error) {
-	return d.objects(trainJobGroups, trainer.TrainJobKind)
+	return d.Objects(trainer.TrainJobKind, trainer.GroupVersion.Group, "kubeflow.org")
 }
 
-// Objects finds those of a kind in a group, in any version. The error is an
+// Objects finds those of a kind in some groups, in any version. The error is an
 // *Error of a document that cannot be read as objects.
-func (d *Document) Objects(group, kind string) ([]Object, error) {
-	return d.objects([]string{group}, kind)
-}
-
-func (d *Document) objects(groups []string, kind string) ([]Object, error) {
+func (d *Document) Objects(kind string, groups ...string) ([]Object, error) {
 	if d.Err != nil {
 		return nil, d.Err
 	}
@@ -85,7 +78,7 @@ func objectsOf(files []File, group, kind string) (all []Object, err error) {
 	for _, file := range files {
 		for i := range file.Documents {
 			if doc := &file.Documents[i]; doc.Err == nil {
-				found, unread := doc.Objects(group, kind)
+				found, unread := doc.Objects(kind, group)
 				all, err = append(all, found...), errors.Join(err, unread)
 			}
 		}

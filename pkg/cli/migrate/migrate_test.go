@@ -9,10 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -83,4 +91,102 @@ func TestCommand(t *testing.T) {
 		}
 		expect.Same(t, "Unexpected files", want, got)
 	})
+}
+
+const served = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{
+	"name":"job","namespace":"ns","uid":"u","resourceVersion":"7","generation":2,"creationTimestamp":"2030-01-01T00:00:00Z",
+	"finalizers":["x.example.com/y"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"p"}],"managedFields":[{"manager":"kubectl"}],
+	"labels":{"kueue.x-k8s.io/queue-name":"q"},"annotations":{"mine":"1","kubectl.kubernetes.io/last-applied-configuration":"{}"}},`
+
+func TestExport(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[string, string]{
+		"what the API server sets is left out, and what no type of ours has stays": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"labels":{"a":"1"},"trainer":{"numNodes":2}},"status":{"conditions":[]}}`,
+			Want: exported + "spec:\n  labels:\n    a: \"1\"\n  runtimeRef:\n    name: torch\n  suspend: true\n  trainer:\n    numNodes: 2\n"},
+		"what kueue-trainer added is left out, and the suspension with it": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"a.example.com/b","n":1},{"manager":"kueue.x-k8s.io/manager"}]}}`,
+			Want: exported + "spec:\n  runtimePatches:\n  - manager: a.example.com/b\n    \"n\": 1\n  runtimeRef:\n    name: torch\n"},
+		"the in-tree integration's empty entry of a TrainJob that its user suspended is left out": {In: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
+			`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}]}}`,
+			Want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
+		"an entry with placements, of a TrainJob that Kueue manages without a queue's name": {In: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
+			`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}]}}`,
+			Want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n"},
+		"also in Trainer 2.1": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}}}]}}`,
+			Want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
+		"what runs in another cluster is left to the queue again": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"kueue.x-k8s.io/multikueue"}}`,
+			Want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
+		"another manager stays": {In: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"trainer.kubeflow.org/trainjob-controller"}}`,
+			Want: exported + "spec:\n  managedBy: trainer.kubeflow.org/trainjob-controller\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
+		"a finished TrainJob": {In: served + `"spec":{"runtimeRef":{"name":"torch"}},"status":{"conditions":[{"type":"Complete","status":"True"}]}}`},
+	}, func(t *testing.T, tc expect.Row[string, string]) {
+		u := &unstructured.Unstructured{}
+		expect.NoError(t, u.UnmarshalJSON([]byte(tc.In)))
+		file := expect.Must(exportOne(u))(t)
+		got := ""
+		if file != nil {
+			got = string(file.Data)
+		}
+		expect.Same(t, "Unexpected manifest", tc.Want, got)
+	})
+}
+
+const exported = `apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  annotations:
+    mine: "1"
+  labels:
+    kueue.x-k8s.io/queue-name: q
+  name: job
+  namespace: ns
+`
+
+// MultiKueue makes them again of what its manager cluster has.
+func TestExportLeavesCopiesOut(t *testing.T) {
+	of := func(name string, labels map[string]string) client.Object {
+		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}}
+	}
+	c := fake.NewClientBuilder().WithScheme(kit.Scheme(trainjob.AddToScheme)).WithObjects(
+		of("own", nil), of("copy", map[string]string{kueue.MultiKueueOriginLabel: "far"})).Build()
+	files, left, err := export(t.Context(), c, "ns")
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected TrainJobs are left out", []string{"1 TrainJob left out, made by MultiKueue: export those of its manager cluster"}, left)
+	expect.That(t, len(files) == 1 && files[0].Path == "ns/own", "Exported %v", files)
+}
+
+func TestAFileThatCannotBeWrittenIsReportedWithWhatWasDone(t *testing.T) {
+	dir := t.TempDir()
+	good, gone := filepath.Join(dir, "z.yaml"), filepath.Join(dir, "gone", "a.yaml")
+	expect.NoError(t, os.WriteFile(good, []byte(older), 0o600))
+	var results []result
+	for _, path := range []string{gone, good} {
+		file := manifest.Parse(path, []byte(older))
+		results = append(results, migrateFile(file, owner))
+	}
+	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+	o := &options{inPlace: true, streams: streams}
+	err := o.finish(results)
+	expect.Same(t, "Unexpected exit code", exit.Failed, exit.Code(err))
+	expect.Says(t, err, gone+" is left as it is")
+	want := good + ":1: trainjob job: podTemplateOverrides → nothing\n2 TrainJobs: 1 migrated, 1 left as they were\n"
+	expect.Same(t, "Unexpected report", want, errOut.String())
+	expect.Same(t, "Unexpected file behind the one that failed", reprinted, read(t, good))
+}
+
+func TestReplaceKeepsLinkAndMode(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "link.yaml")
+	expect.NoError(t, os.WriteFile(path, []byte("old"), 0o640))
+	expect.NoError(t, os.Symlink("a.yaml", link))
+	expect.NoError(t, replace(link, []byte("new")))
+	expect.Same(t, "Unexpected file that the link leads to", "new", read(t, path))
+	expect.Same(t, "Unexpected mode", os.FileMode(0o640), expect.Must(os.Stat(path))(t).Mode())
+	entries := expect.Must(os.ReadDir(dir))(t)
+	expect.That(t, entries[1].Type() == os.ModeSymlink && len(entries) == 2, "In the directory there are now %v", entries)
+	expect.Says(t, replace(dir, []byte("new")), "it is not a regular file")
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data := expect.Must(os.ReadFile(path))(t)
+	return string(data)
 }

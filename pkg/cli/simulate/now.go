@@ -18,8 +18,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Advice is without whom a job would get quota at once. Its JSON is for scripts: names stay, new ones may come.
@@ -128,7 +128,7 @@ func waiting(at *outlook.Outlook, job string) (*kueue.Workload, error) {
 		if kueuelib.HasQuotaReservation(wl) {
 			return nil, fmt.Errorf("%s does not wait: it has quota", job)
 		}
-		if queue, held := hold.From(string(wl.Spec.QueueName)); held {
+		if queue, held := trainjob.HeldFrom(string(wl.Spec.QueueName)); held {
 			return nil, fmt.Errorf("%s is held out of queue %s: resume it first", job, queue)
 		}
 		return wl, nil

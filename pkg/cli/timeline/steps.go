@@ -19,7 +19,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -115,10 +114,10 @@ func jobSteps(f *Facts) []Step {
 
 func changeStep(job *trainjob.TrainJob, object string, entry metav1.ManagedFieldsEntry) Step {
 	s := Step{Time: entry.Time.Time, Actor: User, Object: object, Step: fmt.Sprintf("changed it (%s)", entry.Manager), milestone: changed}
-	switch _, is := hold.From(job.Labels[kueueconstants.QueueLabel]); {
-	case entry.Manager == hold.FieldOwner && is:
+	switch _, is := trainjob.HeldFrom(job.Labels[kueueconstants.QueueLabel]); {
+	case entry.Manager == trainjob.HoldFieldOwner && is:
 		s.milestone = held
-	case entry.Manager == hold.FieldOwner:
+	case entry.Manager == trainjob.HoldFieldOwner:
 		s.milestone = unheld
 	}
 	return s

@@ -23,7 +23,6 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -237,7 +236,7 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 func TestSpansOfAJobThatIsStopped(t *testing.T) {
 	byHold := func(seconds int, queue string) func(*Facts) {
 		return func(f *Facts) {
-			f.Job.ManagedFields = append(f.Job.ManagedFields, metav1.ManagedFieldsEntry{Manager: hold.FieldOwner, Time: ptr.To(at(seconds))})
+			f.Job.ManagedFields = append(f.Job.ManagedFields, metav1.ManagedFieldsEntry{Manager: trainjob.HoldFieldOwner, Time: ptr.To(at(seconds))})
 			f.Job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
 		}
 	}

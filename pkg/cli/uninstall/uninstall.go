@@ -87,9 +87,9 @@ func NewCommand(connect func() (client.WithWatch, error), streams genericiooptio
 		},
 	}
 	cmd.Flags().StringVar(&u.namespace, "manager-namespace", config.Namespace, "where the manager runs")
-	cmd.Flags().StringVar(&u.kueueConfig.Namespace, "kueue-namespace", "kueue-system", "where Kueue runs")
-	cmd.Flags().StringVar(&u.kueueConfig.Name, "kueue-configmap", "kueue-manager-config", "ConfigMap with Kueue's configuration")
-	cmd.Flags().StringVar(&u.kueueConfig.Key, "kueue-configmap-key", "controller_manager_config.yaml", "key of the configuration in that")
+	cmd.Flags().StringVar(&u.kueueConfig.Namespace, "kueue-namespace", kueueconfig.Default.Namespace, "where Kueue runs")
+	cmd.Flags().StringVar(&u.kueueConfig.Name, "kueue-configmap", kueueconfig.Default.Name, "ConfigMap with Kueue's configuration")
+	cmd.Flags().StringVar(&u.kueueConfig.Key, "kueue-configmap-key", kueueconfig.Default.Key, "key of the configuration in that")
 	return cmd
 }
 

@@ -67,7 +67,7 @@ func (r *runtimes) assumed(job *trainjob.TrainJob) bool {
 
 func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Document) {
 	for _, kind := range []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind} {
-		found, err := doc.Objects(trainer.GroupVersion.Group, kind)
+		found, err := doc.Objects(kind, trainer.GroupVersion.Group)
 		if err != nil {
 			r.Runtimes++
 			r.Findings = append(r.Findings, unreadable(doc, err))

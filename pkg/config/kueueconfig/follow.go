@@ -40,6 +40,9 @@ type ConfigMap struct {
 	Key string `json:"key,omitempty"`
 }
 
+// Default is where Kueue's manifests have it.
+var Default = ConfigMap{Namespace: configapi.DefaultNamespace, Name: "kueue-manager-config", Key: "controller_manager_config.yaml"}
+
 // Follower holds the settings in force. It reads Kueue's configuration and follows it while
 // the manager runs. What it read last holds where there is nothing to read any more, and until
 // Kueue has started with what is there; before the first time, Kueue's defaults do.

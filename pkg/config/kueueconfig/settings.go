@@ -4,6 +4,7 @@ package kueueconfig
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -168,7 +169,7 @@ func (o Overrides) over(kueues *configapi.Configuration) *configapi.Configuratio
 		cfg.WaitForPodsReady = own.WaitForPodsReady
 	}
 	if o.Integrations.LabelKeysToCopy != nil {
-		cfg.Integrations = orElse(cfg.Integrations, configapi.Integrations{})
+		cfg.Integrations = cmp.Or(cfg.Integrations, &configapi.Integrations{})
 		cfg.Integrations.LabelKeysToCopy = o.Integrations.LabelKeysToCopy
 	}
 	if o.ObjectRetentionPolicies != nil {

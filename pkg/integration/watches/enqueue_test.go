@@ -23,8 +23,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -258,7 +258,7 @@ func TestUnqueuedOf(t *testing.T) {
 		waiting("a", "unqueued"), waiting("a", "queued", queued), waiting("a", "over", says(trainer.TrainJobComplete)), waiting("b", "elsewhere")).Build()}
 	queue := kit.LocalQueue("a", "default", "gpus")
 	expect.Same(t, "Unexpected TrainJobs", []string{"a/unqueued"}, expect.Each(m.UnqueuedOf(t.Context(), queue), reconcile.Request.String))
-	passes := Made(matchconditions.IsDefault)
+	passes := Made(webhookconfig.IsDefault)
 	expect.That(t, passes.Create(event.CreateEvent{Object: queue}) && !passes.Create(event.CreateEvent{Object: kit.LocalQueue("a", "gpus", "gpus")}) &&
 		!passes.Update(event.UpdateEvent{ObjectOld: queue, ObjectNew: queue}), "other events pass than the making of a LocalQueue default")
 }

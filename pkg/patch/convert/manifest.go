@@ -70,7 +70,9 @@ func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warn
 		r.Errs = append(r.Errs, bothGenerations())
 	}
 	patches, warned, errs := patchesOf(r, m.layers(r, owner))
-	m.drop(olderFields...)
+	for _, name := range olderFields {
+		delete(m.spec, name)
+	}
 	m.set("runtimePatches", patches)
 	return m.encode(slices.Concat(warnings, r.Left, warned), errs)
 }
@@ -130,7 +132,7 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 		r.Errs = append(r.Errs, bothGenerations())
 	}
 	made, warned, errs := olderOf(r, m.decoded("runtimePatches"))
-	m.drop("runtimePatches")
+	delete(m.spec, "runtimePatches")
 	m.set("podTemplateOverrides", made.overrides)
 	m.set("labels", made.metadata["labels"])
 	m.set("annotations", made.metadata["annotations"])
@@ -192,12 +194,6 @@ func (m *manifest) decoded(name string) (value any) {
 	decoder.UseNumber()
 	_ = decoder.Decode(&value) // It was decoded once already.
 	return value
-}
-
-func (m *manifest) drop(names ...string) {
-	for _, name := range names {
-		delete(m.spec, name)
-	}
 }
 
 // set encodes a value made here, which cannot fail, unless there is nothing in it.

@@ -129,13 +129,13 @@ func MergeMetadata(into, over Object) {
 func ambiguousOrder(base, over Object) []string {
 	var lists []string
 	for _, name := range []string{"initContainers", "containers"} {
-		before, after := named(base[name]), named(over[name])
+		before, after := Items(base[name]), Items(over[name])
 		if !partOf(before, after) && !partOf(after, before) {
 			lists = append(lists, name)
 		}
 		for _, container := range after {
 			at := slices.IndexFunc(before, func(c Object) bool { return Text(c["name"]) == Text(container["name"]) })
-			if at >= 0 && variablesClash(named(before[at]["env"]), named(container["env"])) {
+			if at >= 0 && variablesClash(Items(before[at]["env"]), Items(container["env"])) {
 				lists = append(lists, name+"["+Text(container["name"])+"].env")
 			}
 		}
@@ -160,13 +160,21 @@ func partOf(part, whole []Object) bool {
 	return true
 }
 
-func named(list any) []Object {
-	var items []Object
-	all, _ := list.([]any)
-	for _, item := range all {
-		if item, ok := item.(Object); ok {
-			items = append(items, item)
-		}
+// Child goes down through objects; nil where there is none.
+func Child(value Object, keys ...string) Object {
+	for _, key := range keys {
+		value, _ = value[key].(Object)
+	}
+	return value
+}
+
+// Items returns the items of a list, with an empty one for each that is no object.
+func Items(value any) []Object {
+	list, _ := value.([]any)
+	items := make([]Object, 0, len(list))
+	for _, item := range list {
+		item, _ := item.(Object)
+		items = append(items, item)
 	}
 	return items
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -150,7 +149,7 @@ func (r *Reader) PodTemplateOverrides(path *field.Path, value any, owner string)
 	for i, item := range r.List(path, value) {
 		at := path.Index(i)
 		fields := r.Object(at, item, "targetJobs", "metadata", "spec", "manager", "time")
-		if mark, _, _ := unstructured.NestedString(fields, "metadata", "annotations", trainjob.ManagerAnnotation); mark == trainjob.Manager {
+		if Text(Child(fields, "metadata", "annotations")[trainjob.ManagerAnnotation]) == trainjob.Manager {
 			r.Leave(at)
 			continue
 		}

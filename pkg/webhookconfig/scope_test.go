@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package matchconditions
+package webhookconfig
 
 import (
 	"cmp"
@@ -27,7 +27,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -60,8 +59,8 @@ func TestScopeIsToldOnce(t *testing.T) {
 	expect.NoError(t, kueue.AddToScheme(scheme))
 	expect.NoError(t, admissionregistrationv1.AddToScheme(scheme))
 	webhooks := []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Installed.Mutating}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Installed.Validating}},
 	}
 	lists := 0
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(webhooks...).

@@ -3,14 +3,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
@@ -126,4 +132,75 @@ func TestHealthPage(t *testing.T) {
 		expect.Same(t, "Unexpected status", tc.wantCode, answer.Code)
 		expect.Same(t, "Unexpected page", tc.want, answer.Body.String())
 	})
+}
+
+// What thousands of jobs are told at once would have the leader lose it, and the next one, which tells all of it again.
+func TestTheLeaseWaitsBehindNoOtherRequest(t *testing.T) {
+	cfg := &managerconfig.Configuration{}
+	managerconfig.Default(cfg)
+	config := &rest.Config{}
+	limit(config, cfg)
+	expect.That(t, config.RateLimiter != nil, "Requests are not limited")
+	lease := managerOptions(cfg, config, nil, nil).LeaderElectionConfig
+	expect.That(t, lease.RateLimiter == nil && lease.QPS < 0, "The lease waits for %v, %v requests a second", lease.RateLimiter, lease.QPS)
+}
+
+// Anybody may send tokens, and has the API server asked about each.
+func TestNoRequestWaitsBehindTokens(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	cfg := &managerconfig.Configuration{}
+	managerconfig.Default(cfg)
+	config := &rest.Config{Host: server.URL, RateLimiter: &requests{RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter()}}
+	filter := expect.Must(metricsOptions(cfg).FilterProvider(config, server.Client()))(t)
+	handler := expect.Must(filter(logr.Discard(), http.NotFoundHandler()))(t)
+	for _, token := range []string{"one", "another"} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
+		req.Header.Set("Authorization", "Bearer "+token)
+		handler.ServeHTTP(httptest.NewRecorder(), req)
+	}
+	expect.Same(t, "Unexpected requests about tokens", 2, asked)
+	expect.Same(t, "Unexpected requests among the manager's", 0, config.RateLimiter.(*requests).waited)
+}
+
+// requests counts those that wait.
+type requests struct {
+	flowcontrol.RateLimiter
+	waited int
+}
+
+func (r *requests) Wait(context.Context) error {
+	r.waited++
+	return nil
+}
+
+const (
+	here   = "github.com/kueue-trainer/kueue-trainer/"
+	runner = "k8s.io/cli-runtime/pkg/"
+)
+
+// shared are packages of the plugin that uninstall is made of, which this binary brings as well.
+var shared = map[string]bool{
+	here + "pkg/cli/handback": true, here + "pkg/cli/installed": true, here + "pkg/cli/uninstall": true, runner + "genericiooptions": true,
+}
+
+// pluginOnly are the beginnings of what only the plugin needs.
+var pluginOnly = []string{
+	here + "pkg/cli/", here + "pkg/forecast", here + "pkg/kueuelib/scheduler", here + "pkg/patch/convert",
+	here + "pkg/patch/provenance", here + "pkg/patch/rules", here + "pkg/releases", runner, "sigs.k8s.io/kustomize/", "k8s.io/kubectl/",
+}
+
+func TestLinksNothingOfThePluginAlone(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", ".")
+	found := strings.Fields(string(expect.Must(list.Output())(t)))
+	expect.Need(t, len(found) > 1000, "Only %d packages are linked: this looks at something else than the manager", len(found))
+	for _, path := range found {
+		for _, beginning := range pluginOnly {
+			expect.That(t, shared[path] || !strings.HasPrefix(path, beginning), "The manager links %s, which only the plugin needs", path)
+		}
+	}
 }
