@@ -74,7 +74,6 @@ func connect() (client.WithWatch, error) {
 	return installed.Connect(found)
 }
 
-// run starts the manager and returns when ctx ends or something fails.
 func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	effective, err := yaml.Marshal(cfg)
 	if err != nil {
@@ -137,7 +136,6 @@ func tellScarcity(scarce bool) {
 	log.Info("Had memory again for several TrainJobs at a time")
 }
 
-// start sets the integration up once certificates are there, and runs the manager.
 func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration, options integration.Options, certs *certificates.Certificates) error {
 	if err := caches.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

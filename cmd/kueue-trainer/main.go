@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kueue-trainer is the manager that brings TrainJobs under Kueue's quotas: its flags and
-// what it runs (command.go), how controller-runtime's manager is set up for it and what it tells of
-// itself (manager.go), and how its webhooks stop (drain.go).
+// Command kueue-trainer is the manager that brings TrainJobs under Kueue's quotas.
 package main
 
 import (

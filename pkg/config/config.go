@@ -3,8 +3,6 @@
 // Package config is the manager's configuration file: a versioned kind, strictly
 // decoded. Settings that Kueue has too are Kueue's, read from its own configuration; they
 // can be overridden under Kueue's names.
-//
-// The kind and its defaults are in config.go, what is refused of it in validate.go.
 package config
 
 import (

@@ -3,9 +3,6 @@
 // Package gpu holds what is particular to NVIDIA GPUs in Kubernetes: how the device
 // plugin names its resources, which taints GPU nodes carry, and what their labels tell
 // of the pool that they are in.
-//
-// gpu.go knows the resources, taints and tolerations, labels.go what labels say; pools.go groups
-// nodes into pools, and pick.go finds the labels that pick a pool's nodes.
 package gpu
 
 import (

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics is what the manager measures: names, units and labels of its metrics (names.go), and
-// the Recorder of what happens, which like gauges that are told at each scrape is made of a Metric, with
-// labels of LocalQueues or without (recorder.go). writes.go counts what the manager writes, wherever that is.
+// Package metrics is what the manager measures: names, units and labels of its metrics, and the Recorder
+// of what happens, which like gauges that are told at each scrape is made of a Metric.
 //
 // docs/metrics.md is generated from names.go; dashboards and alerts are checked against it.
 package metrics
@@ -51,7 +50,6 @@ const (
 	GoVersion     = "goversion"
 )
 
-// queueAnd returns the labels of a queue and more.
 func queueAnd(more ...string) []string {
 	return append([]string{ClusterQueue, Namespace, LocalQueue}, more...)
 }

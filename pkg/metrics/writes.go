@@ -31,7 +31,6 @@ func (r *Recorder) CountWrites(next http.RoundTripper) http.RoundTripper {
 // questions are API groups of which an object that is created is a question, and stored nowhere.
 var questions = map[string]bool{"authentication.k8s.io": true, "authorization.k8s.io": true}
 
-// paths are those of the API server.
 var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // written returns the resource that a request is about to change, as roles name it; empty: none.

@@ -3,9 +3,6 @@
 // Package patch owns what TrainJobs patch their runtime with, spec.runtimePatches and, of
 // Trainer 2.1, spec.podTemplateOverrides: which part is ours, what stands in it, and how
 // it takes its place among the others without changing them.
-//
-// field.go is about either field, patch.go has what stands in our part, and knows in what the entries
-// of the two differ. validate.go finds what users may not write, or what does nothing.
 package patch
 
 import (

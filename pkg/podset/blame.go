@@ -97,9 +97,8 @@ const storageURI = "STORAGE_URI"
 // validateCache refuses datasets at cache://. Of one, Trainer's initializer makes a LeaderWorkerSet beside the JobSet, as large
 // as variables say: it is in no PodSet, Kueue takes it for a part of the TrainJob, and no preemption stops it.
 func validateCache(js *jobsetapi.JobSet, b *blame) field.ErrorList {
-	for i := range js.Spec.ReplicatedJobs {
-		rj := &js.Spec.ReplicatedJobs[i]
-		pod := &rj.Template.Spec.Template.Spec
+	for _, rj := range js.Spec.ReplicatedJobs {
+		pod := rj.Template.Spec.Template.Spec
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 			if slices.ContainsFunc(container.Env, asksForCache) {
 				return field.ErrorList{b.refuseCache(rj.Name, container.Name)}

@@ -126,7 +126,6 @@ func TopologyDifference(job, prebuilt []kueue.PodSet) string {
 	return ""
 }
 
-// topologyOf returns what a PodSet asks for.
 func topologyOf(ps *kueue.PodSet) kueue.PodSetTopologyRequest {
 	request := ptr.Deref(ps.TopologyRequest, kueue.PodSetTopologyRequest{})
 	return kueue.PodSetTopologyRequest{

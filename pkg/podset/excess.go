@@ -116,7 +116,6 @@ func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int64) 
 	return made, running
 }
 
-// tooMuchPerPod compares what one pod requests.
 func tooMuchPerPod(has, admitted *corev1.PodSpec) string {
 	asks, quota := requestsOf(has), requestsOf(admitted)
 	for _, name := range slices.Sorted(maps.Keys(asks)) {

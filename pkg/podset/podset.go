@@ -2,11 +2,6 @@
 
 // Package podset maps TrainJobs to Kueue's PodSets and admissions back to
 // placements. Its functions are pure; what they need is given to them.
-//
-// From TrainJob to PodSets: podset.go, defaults.go (what the API server fills into a Workload). From an
-// admission to placements: place.go, template.go (child Jobs and pods). Comparing the two: compare.go,
-// excess.go. What a job could never run with: validate.go, runnable.go, blame.go (which field an amount or
-// an address comes from). What runs: status.go.
 package podset
 
 import (

@@ -123,8 +123,8 @@ const maxReplicas = 10_000
 
 func validateReplicas(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	replicas := int64(0)
-	for i := range js.Spec.ReplicatedJobs {
-		replicas += int64(max(0, js.Spec.ReplicatedJobs[i].Replicas))
+	for _, rj := range js.Spec.ReplicatedJobs {
+		replicas += int64(max(0, rj.Replicas))
 	}
 	if replicas <= maxReplicas {
 		return nil
@@ -139,8 +139,7 @@ func validateManaged(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	if by := ptr.Deref(js.Spec.ManagedBy, jobsetapi.JobSetControllerName); by != jobsetapi.JobSetControllerName {
 		errs = append(errs, b.refuse("its JobSet is managed by %s, %s", by, remedy))
 	}
-	for i := range js.Spec.ReplicatedJobs {
-		rj := &js.Spec.ReplicatedJobs[i]
+	for _, rj := range js.Spec.ReplicatedJobs {
 		if by := ptr.Deref(rj.Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
 			errs = append(errs, b.refuse("the Jobs of replicated job %s are managed by %s, %s", rj.Name, by, remedy))
 		}
@@ -148,7 +147,6 @@ func validateManaged(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	return errs
 }
 
-// validateJob checks the numbers of a replicated job.
 func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 	var errs field.ErrorList
 	for _, count := range []*int32{&rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions} {

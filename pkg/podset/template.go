@@ -166,10 +166,10 @@ func FreedIn(js *jobsetapi.JobSet) (placements []patch.Placement) {
 	if js == nil {
 		return nil
 	}
-	for i := range js.Spec.ReplicatedJobs {
-		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+	for _, rj := range js.Spec.ReplicatedJobs {
+		template := rj.Template.Spec.Template
 		if _, placed := template.Labels[kueueconstants.PodSetLabel]; placed || patch.HasAdmissionGate(template.Spec.SchedulingGates) {
-			placements = append(placements, patch.Freed(js.Spec.ReplicatedJobs[i].Name))
+			placements = append(placements, patch.Freed(rj.Name))
 		}
 	}
 	return placements
@@ -178,8 +178,8 @@ func FreedIn(js *jobsetapi.JobSet) (placements []patch.Placement) {
 // FieldOf returns the field of the TrainJob out of which Trainer brought our part into a
 // JobSet: the gate, or what an admission adds. Empty where nothing in it is ours.
 func FieldOf(js *jobsetapi.JobSet) patch.Field {
-	for i := range js.Spec.ReplicatedJobs {
-		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+	for _, rj := range js.Spec.ReplicatedJobs {
+		template := rj.Template.Spec.Template
 		_, marked := template.Labels[patch.GatedLabel]
 		_, placed := template.Labels[kueueconstants.PodSetLabel]
 		switch {

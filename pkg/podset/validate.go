@@ -109,11 +109,10 @@ func (d derived) room() int {
 // its last pod, to which the Job controller adds five characters, and of volume claims.
 func derivedNames(js *jobsetapi.JobSet) []derived {
 	var names []derived
-	for i := range js.Spec.ReplicatedJobs {
-		rj := &js.Spec.ReplicatedJobs[i]
+	for _, rj := range js.Spec.ReplicatedJobs {
 		job := fmt.Sprintf("-%s-%d", rj.Name, rj.Replicas-1)
 		names = append(names, derived{kind: "Jobs", suffix: job})
-		spec := &rj.Template.Spec
+		spec := rj.Template.Spec
 		if spec.Completions != nil && ptr.Deref(spec.CompletionMode, batchv1.IndexedCompletion) == batchv1.IndexedCompletion {
 			names = append(names, derived{kind: "pods", suffix: fmt.Sprintf("%s-%d-abcde", job, *spec.Completions-1)})
 		}

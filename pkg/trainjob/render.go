@@ -131,7 +131,6 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 	return nil, errors.New("no JobSet comes out of the runtime")
 }
 
-// podsOf returns how many pods there are to be in all.
 func podsOf(info *trainerruntime.Info, spec *trainer.TrainingRuntimeSpec) int64 {
 	replicas := map[string]int32{}
 	for _, rj := range spec.Template.Spec.ReplicatedJobs {

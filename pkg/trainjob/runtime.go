@@ -118,7 +118,6 @@ func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (Runtime, error)
 	return Runtime{Spec: replaceResources(runtime.Spec, job), Version: "replaced/" + runtime.Version}, nil
 }
 
-// live reads the runtime itself.
 func (r *Runtimes) live(ctx context.Context, job *TrainJob) (Runtime, error) {
 	key, kind := client.ObjectKey{Name: job.Spec.RuntimeRef.Name}, ptr.Deref(job.Spec.RuntimeRef.Kind, trainer.ClusterTrainingRuntimeKind)
 	var rt trainer.TrainingRuntime

@@ -7,10 +7,6 @@
 // spec.runtimePatches and spec.podTemplateOverrides is kept as the bytes it arrived in. Trainer's own types
 // drop what they do not know and explicit zeros such as "readOnly: false"; a
 // writer that uses them changes, or is refused for changing, other managers' data.
-//
-// types.go and patches.go are the types, version.go reads Trainer's version off the CRD. runtime.go
-// finds a TrainJob's runtime or its snapshot; render.go makes the JobSet by Trainer's own framework, with
-// how older releases merge resources; validate.go asks its plugins, and a cluster's webhooks.
 package trainjob
 
 import (

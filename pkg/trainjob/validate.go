@@ -121,7 +121,6 @@ func DryRun(ctx context.Context, c client.Client, namespace, queue string) (*Tra
 	return firstTaken(ctx, c, namespace, queue, trainer.TrainingRuntimeKind, &own)
 }
 
-// firstTaken asks with one runtime after the other.
 func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind string, list client.ObjectList) (*TrainJob, error) {
 	runtimes, err := meta.ExtractList(list)
 	if err != nil {

@@ -25,7 +25,6 @@ const (
 	Trainer23
 )
 
-// String names the release.
 func (v TrainerVersion) String() string {
 	switch v {
 	case Trainer21:

@@ -42,7 +42,6 @@ func Get() Info {
 	return info
 }
 
-// String is Info in one line.
 func (i Info) String() string {
 	if i.Revision == "" {
 		return i.Version + " (" + i.Go + ")"

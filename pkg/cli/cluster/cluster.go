@@ -129,7 +129,6 @@ func server(request *url.Error) *url.URL {
 	return at
 }
 
-// innermost is the cause, without those who tell of it.
 func innermost(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

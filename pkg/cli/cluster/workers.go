@@ -25,7 +25,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// workerFlag says which context leads to which worker.
 const workerFlag = "worker-context"
 
 // Workers finds the clusters that MultiKueue runs TrainJobs in: by the contexts that the user
@@ -221,5 +220,4 @@ func (w *Worker) Problem(err error) error {
 	return told
 }
 
-// String names the worker as messages do.
 func (w *Worker) String() string { return fmt.Sprintf("cluster %s (context %s)", w.Cluster, w.Context) }

@@ -248,7 +248,6 @@ func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, names
 	return failures
 }
 
-// release changes wl, and returns what it did.
 func release(wl *kueue.Workload, inTree bool) (done []string) {
 	if controllerutil.RemoveFinalizer(wl, placeholder.Finalizer) {
 		done = append(done, "finalizer removed")

@@ -126,7 +126,6 @@ func (h *handBack) write(ctx context.Context, job *trainjob.TrainJob, change fun
 	return kueuelib.Patch(ctx, h.client, job, func() (bool, error) { return true, change(&job.Spec) })
 }
 
-// createAgain says what to do with a TrainJob that nobody can start.
 func createAgain(job *trainjob.TrainJob, why string) error {
 	return fmt.Errorf("TrainJob %s/%s has to be created again (kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f -): %s",
 		job.Namespace, job.Name, job.Namespace, job.Name, why)
@@ -200,7 +199,6 @@ func respeltField(job map[string]any) string {
 	return ""
 }
 
-// itemsOf are the objects of a list.
 func itemsOf(object map[string]any, path ...string) (items []map[string]any) {
 	list, _, _ := unstructured.NestedSlice(object, path...)
 	for _, item := range list {

@@ -27,7 +27,6 @@ import (
 
 const fieldOwner = client.FieldOwner(trainjob.HoldFieldOwner)
 
-// actor does what a verb says.
 type actor struct {
 	client    client.Client
 	verb      verb

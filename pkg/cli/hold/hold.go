@@ -61,7 +61,6 @@ and its retries count from the beginning, as after stop.`
 const requeueExample = `  # Let those that wait go first
   kubectl trainjob requeue llm -n team-a`
 
-// A verb is one of the commands.
 type verb struct {
 	use, short, long, example string
 	// away keeps the job out of its queue; nil for one that is.

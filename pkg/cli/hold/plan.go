@@ -16,7 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// view is what there is of a TrainJob.
 type view struct {
 	job *trainjob.TrainJob
 	// workload is nil without one, and where the user may not see it: unseen.
@@ -65,7 +64,6 @@ func (v *view) deactivated() bool {
 	return v.inactive() || v.workload != nil && deactivation.Pending(v.workload)
 }
 
-// errByKueue is for a job that Kueue took out of its queue.
 func (v *view) errByKueue() error {
 	return fmt.Errorf("Kueue itself deactivated TrainJob %s, and does not queue its Workload again (kubectl trainjob explain -n %s tells why): "+
 		"put that right and create the job again, or have somebody with Kueue's role batch-admin delete the Workload, and it queues with another: kubectl -n %s delete workload %s",

@@ -22,7 +22,6 @@ const calm = 200 * time.Millisecond
 // pauses are those between two times that the log of one container is opened.
 var pauses = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 5, Cap: 30 * time.Second}
 
-// sight is what there is to follow.
 type sight struct {
 	targets []target
 	// nothing is why there is no log to print, where there are no targets.

@@ -131,7 +131,6 @@ func (o *options) run(ctx context.Context, name string, prefixGiven bool) error 
 	return r.readAll(ctx, now.targets)
 }
 
-// opener opens the log of a container.
 type opener func(ctx context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error)
 
 func openerOf(c kubernetes.Interface) opener {
@@ -192,7 +191,6 @@ func (r *reader) print(line []byte, prefix string) error {
 	return err
 }
 
-// read hands on the lines of one container's log.
 func (r *reader) read(ctx context.Context, t *target, options corev1.PodLogOptions, take func(line []byte) error) error {
 	options.Container = t.container
 	log, err := t.open(ctx, t.pod, &options)

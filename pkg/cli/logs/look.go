@@ -55,7 +55,6 @@ func clientset(flags cluster.Flags) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// looker reads the pods of a TrainJob.
 type looker struct {
 	here      *place
 	workers   *cluster.Workers
@@ -144,7 +143,6 @@ func (l *looker) enter(name string) error {
 	return nil
 }
 
-// podsOf returns the pods of a job in a cluster.
 func (l *looker) podsOf(ctx context.Context, at *place, job *trainjob.TrainJob) ([]corev1.Pod, error) {
 	var js jobsetapi.JobSet
 	of := client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name}
@@ -183,7 +181,6 @@ func (l *looker) watch(ctx context.Context) *follow.Watching {
 	return l.watching
 }
 
-// selection is which containers somebody asked for.
 type selection struct {
 	// job is a replicated job; empty for all.
 	job string
@@ -193,7 +190,6 @@ type selection struct {
 	container string
 }
 
-// target is a container whose log is wanted.
 type target struct {
 	pod *corev1.Pod
 	// open opens logs of the pod's cluster.

@@ -228,7 +228,6 @@ type Error struct {
 	Text string
 }
 
-// Error is the place and the message.
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.Path, e.Line, e.Text) }
 
 // complaint is what the YAML library says about a line, which it counts from the
@@ -244,7 +243,6 @@ func (d *Document) JSON() ([]byte, error) {
 	return nil, d.complaint(err)
 }
 
-// complaint finds the line that the YAML library tells of.
 func (d *Document) complaint(err error) *Error {
 	found := &Error{Path: d.Path, Line: d.Line, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if parts := complaint.FindStringSubmatch(err.Error()); parts != nil {

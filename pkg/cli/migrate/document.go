@@ -21,7 +21,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// result is a file after its conversion.
 type result struct {
 	file *manifest.File
 	// data is the file's content; as it was when anything in it could not be converted.
@@ -57,7 +56,6 @@ func (r *result) tell(doc *manifest.Document, line int, text string) {
 	r.remarks = append(r.remarks, fmt.Sprintf("%s:%d: %s", doc.Path, line, text))
 }
 
-// document returns the new text of a document.
 func (r *result) document(doc *manifest.Document, owner string) []byte {
 	objects, err := doc.TrainJobs()
 	if err != nil {
@@ -116,7 +114,6 @@ func (r *result) convert(o *manifest.Object, owner string) *conversion {
 	return c
 }
 
-// olderField is the name of one.
 var olderField = regexp.MustCompile(`\b(podTemplate|jobTemplate|template)Overrides\b`)
 
 // overlook warns of a document without a TrainJob that names an older field all the same: a JSON patch of one, say, or one
@@ -170,7 +167,6 @@ func newConversion(o *manifest.Object, owner string) (*conversion, field.ErrorLi
 	return c, nil
 }
 
-// compare finds what the conversion changes.
 func (c *conversion) compare() error {
 	var before, after struct {
 		APIVersion string

@@ -124,7 +124,6 @@ func (g *generate) run(ctx context.Context) error {
 	return plan.write(g.streams.Out)
 }
 
-// team is a namespace and its weight.
 type team struct {
 	namespace string
 	share     int64

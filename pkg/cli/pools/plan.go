@@ -21,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 const (
@@ -30,7 +31,6 @@ const (
 	managedByLabel, managedBy = "app.kubernetes.io/managed-by", "kubectl-trainjob"
 )
 
-// plan is what generate makes of a cluster.
 type plan struct {
 	documents []document
 	// remarks are for people: what was left out and why, and what stands in the way.
@@ -57,10 +57,7 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 	}
 	p := &plan{remarks: append(remarks, aboutScaling(pools)...)}
 	onlyTainted := !slices.ContainsFunc(pools, takesAny)
-	var flavors []*kueue.ResourceFlavor
-	for n := range pools {
-		flavors = append(flavors, flavorOf(&pools[n], onlyTainted))
-	}
+	flavors := kueuelib.Map(pools, func(pool *gpu.Pool) *kueue.ResourceFlavor { return flavorOf(pool, onlyTainted) })
 	if o.topology {
 		if err := p.addTopologies(pools, flavors); err != nil {
 			return nil, err

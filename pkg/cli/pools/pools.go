@@ -175,7 +175,6 @@ func (s *screen) show(text []byte) error {
 	return err
 }
 
-// write writes a view in the format of -o.
 func write(out io.Writer, format string, view *View, paint show.Paint) error {
 	if show.ForMachines(format) {
 		return show.Encode(out, format, view)

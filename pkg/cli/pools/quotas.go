@@ -20,7 +20,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 )
 
-// quotas are what the teams have of the pools.
 type quotas struct {
 	teams []team
 	pools []gpu.Pool
@@ -31,7 +30,6 @@ type quotas struct {
 	covered []corev1.ResourceName
 }
 
-// part is what a team has of a pool.
 type part struct {
 	amounts corev1.ResourceList
 	// nodes and their gpus are 0 in a pool that is not divided by nodes.
@@ -93,7 +91,6 @@ func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, ha
 	return parts
 }
 
-// size is how many GPUs a node of a pool has.
 func size(node *corev1.Node, pool gpu.Pool) int64 {
 	amount := node.Status.Allocatable[pool.Resources[0]]
 	return max(amount.Value(), 1)

@@ -264,7 +264,6 @@ type User struct {
 	Reserved resource.Quantity `json:"reserved"`
 }
 
-// String is "namespace/name", or the namespace alone.
 func (u User) String() string {
 	return strings.TrimSuffix(u.Namespace+"/"+u.Name, "/") + " " + u.Reserved.String()
 }
@@ -322,9 +321,5 @@ func usersOf(i *inventory.Inventory, quota inventory.Quota, users map[types.UID]
 }
 
 func usersText(users []User) string {
-	var texts []string
-	for _, u := range users {
-		texts = append(texts, fmt.Sprint(u))
-	}
-	return cmp.Or(strings.Join(texts, ", "), show.None)
+	return cmp.Or(strings.Join(kueuelib.Map(users, (*User).String), ", "), show.None)
 }

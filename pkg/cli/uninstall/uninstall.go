@@ -116,7 +116,6 @@ func (u *uninstall) run(ctx context.Context) error {
 	return nil
 }
 
-// free stops the manager and frees what it leaves.
 func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	if err := u.stopManager(ctx); err != nil {
 		return err
@@ -276,7 +275,6 @@ func podsGone(ctx context.Context, stopped string, until time.Time, list func(co
 	return err
 }
 
-// deleteAdmission deletes the webhooks and the policies.
 func deleteAdmission(ctx context.Context, c client.Client) error {
 	objects := []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},

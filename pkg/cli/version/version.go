@@ -100,7 +100,6 @@ func (r *Report) look(ctx context.Context, flags cluster.Flags, notes io.Writer)
 	return nil
 }
 
-// err is the exit code.
 func (r *Report) err() error {
 	breaks := slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Breaks })
 	switch {
@@ -140,7 +139,6 @@ func (r *Report) print(out io.Writer, format string) error {
 	return nil
 }
 
-// text is a part's version for eyes.
 func (p *Part) text() string {
 	switch {
 	case p.Missing:
@@ -203,7 +201,6 @@ func (l *loader) part(ctx context.Context, of cluster.Part) Part {
 	return p
 }
 
-// sight is what is known of an object.
 type sight int
 
 const (
@@ -216,7 +213,6 @@ func (l *loader) get(ctx context.Context, kind string, key client.ObjectKey, obj
 	return l.seen(kind, l.client.Get(ctx, key, obj))
 }
 
-// seen says what an answer shows of an object of a kind.
 func (l *loader) seen(kind string, err error) sight {
 	switch {
 	case err == nil:

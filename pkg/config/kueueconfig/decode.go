@@ -2,9 +2,6 @@
 
 // Package kueueconfig reads Kueue's own configuration, by Kueue's own code, and follows it:
 // what Kueue and this manager both go by is said in one place.
-//
-// decode.go reads the kind and resolves feature gates, settings.go picks what we go by and tells
-// differences, and follow.go follows the ConfigMap of a cluster.
 package kueueconfig
 
 import (

@@ -259,7 +259,6 @@ func (f *Follower) news(problem error) bool {
 	return f.problem != before
 }
 
-// tellUnread logs why Kueue's configuration could not be read.
 func (f *Follower) tellUnread(log logr.Logger, problem error) {
 	if !f.news(problem) {
 		return
@@ -272,7 +271,6 @@ func (f *Follower) tellUnread(log logr.Logger, problem error) {
 		"remedy", "let the manager read it, or set what differs from Kueue's defaults in the manager's configuration")
 }
 
-// compare tells which overrides have other values than Kueue.
 func (f *Follower) compare(log logr.Logger, cfg *configapi.Configuration, here *Settings) {
 	kueues, _ := Of(cfg, Overrides{})
 	differ := slices.Concat(Differences(kueues, here), GateDifferences(kueues, here))
@@ -288,7 +286,6 @@ func (f *Follower) compare(log logr.Logger, cfg *configapi.Configuration, here *
 	}
 }
 
-// hold makes settings those in force and tells who wants to know.
 func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings) {
 	if err := applyGates(settings.FeatureGates); err != nil {
 		log.Error(err, "Could not set Kueue's feature gates")
@@ -302,7 +299,6 @@ func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings
 	f.notify(ctx, log)
 }
 
-// notify calls those who want to know of a change.
 func (f *Follower) notify(ctx context.Context, log logr.Logger) {
 	f.mu.Lock()
 	changed := slices.Clone(f.changed)

@@ -9,8 +9,6 @@
 // names the field; what it says with less precision is a warning. The pods that Trainer
 // makes of a converted TrainJob are those that it made of the original, our part aside: a
 // manifest loses it, as it is of one admission in one cluster.
-//
-// manifest.go converts whole manifests, convert.go their fields.
 package convert
 
 import (

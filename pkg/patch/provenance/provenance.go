@@ -6,8 +6,6 @@
 // The order is that of Trainer's guides: the TrainJob's own API wins over later patches,
 // those over earlier ones, and all of them over the runtime. What Trainer really
 // rendered has the last word: a field that none of them said is Trainer's own.
-//
-// provenance.go explains a field by all that could have set it, flatten.go walks the fields of a JobSet.
 package provenance
 
 import (
@@ -53,7 +51,6 @@ type Source struct {
 	Manager string
 }
 
-// String is how people call the source.
 func (s Source) String() string {
 	switch {
 	case s.Kind != Patch:
