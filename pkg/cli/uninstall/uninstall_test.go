@@ -369,34 +369,26 @@ func TestManyJobsWhosePodsStayTakeNoLongerThanOne(t *testing.T) {
 	})
 }
 
-func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
-	waits := placed(t, "waits", patch.Gated("node"))
-	c := installation(t, silent, waits)
-	gone := interceptor.NewClient(c.(client.WithWatch), kit.Refusing(func(object any, _ client.ObjectKey) error {
-		if _, ok := object.(*kueue.WorkloadList); ok {
-			return &meta.NoKindMatchError{GroupKind: kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()}
-		}
-		return nil
-	}))
-	expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
-	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
-}
-
-// Both take their objects with them, and leave the Workloads.
+// Each takes its objects with it, and Trainer and JobSet leave the Workloads.
 func TestAClusterWhoseTrainerOrJobSetIsGoneIsFreed(t *testing.T) {
 	type row struct {
 		gone func(any) bool
 		crd  client.Object
+		// want is of the Workload; empty where Kueue is gone.
 		want string
 	}
 	expect.Rows(t, map[string]row{
 		"Trainer": {crd: kit.CRD(trainjob.CRDName, ""), want: freed, gone: func(object any) bool { _, is := object.(*trainjob.List); return is }},
 		"JobSet":  {want: deleted, gone: func(object any) bool { _, is := object.(*jobsetapi.JobSet); return is }},
+		"Kueue":   {gone: func(object any) bool { _, is := object.(*kueue.WorkloadList); return is }},
 	}, func(t *testing.T, tc row) {
-		objects := []client.Object{workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job")}
+		var objects []client.Object
+		if tc.want != "" {
+			objects = append(objects, workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
+		}
+		waits := placed(t, "job", patch.Gated("node"))
 		if tc.crd == nil {
-			objects = append(objects, placed(t, "job", patch.Gated("node")))
+			objects = append(objects, waits)
 		}
 		c := installation(t, silent, objects...)
 		if tc.crd != nil {
@@ -409,7 +401,13 @@ func TestAClusterWhoseTrainerOrJobSetIsGoneIsFreed(t *testing.T) {
 			return nil
 		}))
 		expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
-		expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+		if tc.want != "" {
+			expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
+		}
+		if tc.crd == nil {
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+			expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
+		}
 	})
 }
 

@@ -2,7 +2,7 @@
 
 // Package rules says, without a cluster, what Trainer says of the patches in a TrainJob.
 //
-// The rules come from three places: the CRD (crd.go asks the schema that the release ships, with its
+// The rules come from three places: the CRD (fields.go asks the schema that the release ships, with its
 // CEL, as the API server does), Trainer's webhook (Validate of its JobSet plugin,
 // pkg/runtime/framework/plugins/jobset/jobset.go) and Trainer's guides; rules of these two name theirs.
 // Where a guide forbids what the other two accept, the finding is a warning.
