@@ -386,6 +386,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/webhook/validate.go",
 		bug("a queued job may leave its queue", "TestValidator", "queued := patch.Patched(r.describer.Field, &old.Spec)", "queued := !patch.Patched(r.describer.Field, &old.Spec)"),
 		bug("a job without a queue is resumed with the gate, which nobody removes any more", "TestValidator", "return append(errs, r.stillGated()...), nil", "return errs, nil"),
+		bug("a job that gets its queue by a later webhook is made and runs", "TestValidator", "if old == nil && !t.Suspended() {", "if false {"),
 	),
 	in("pkg/integration/watches/enqueue.go",
 		bug("every write of every controller is a reconcile", "TestBatched", "= q.opts.After, cmp", "= 0*q.opts.After, cmp"),

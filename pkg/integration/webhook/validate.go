@@ -104,6 +104,11 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 	if !managed {
 		return append(errs, r.stillGated()...), nil
 	}
+	if old == nil && !t.Suspended() {
+		errs = append(errs, field.Forbidden(suspendPath, "a TrainJob that comes into a queue is suspended, and kueue-trainer was asked before this one had a queue: "+
+			"a webhook that is asked later gave it; have that webhook's configuration come before kueue-trainer-mutating-webhook-configuration by its name, "+
+			"or create the TrainJob with spec.suspend: true"))
+	}
 	errs = append(errs, prebuiltOfTrainJob(t, old)...)
 	more, err := r.validateManagedBy(ctx, t, old)
 	errs = append(append(errs, ifManaged...), more...)

@@ -173,11 +173,13 @@ func TestValidator(t *testing.T) {
 		want        []string
 	}
 	expect.Rows(t, map[string]row{
-		"a job as the defaulter leaves it": {object: inQueue(gated)},
-		"a runtime that is not there":      {object: inQueue(gone("")), want: []string{"spec.runtimeRef"}},
-		"a runtime of a kind that is none": {object: inQueue(`{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
-		"a change of our entry by a user":  {old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: ourEntry},
-		"the same change by the manager":   {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
+		"a job as the defaulter leaves it":                        {object: inQueue(gated)},
+		"a job that got its queue after the defaulter":            {object: inQueue(torch("")), want: []string{"spec.suspend"}},
+		"a job that got its queue after the defaulter, and waits": {object: inQueue(torch(suspended))},
+		"a runtime that is not there":                             {object: inQueue(gone(suspended)), want: []string{"spec.runtimeRef"}},
+		"a runtime of a kind that is none":                        {object: inQueue(`{"runtimeRef":{"name":"torch","kind":"Pod"},"suspend":true}`), want: []string{"spec.runtimeRef"}},
+		"a change of our entry by a user":                         {old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: ourEntry},
+		"the same change by the manager":                          {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
 		"an entry that comes while the job is resumed, for no job of the runtime": {
 			old: inQueue(torch(suspended, placedJSON)), object: inQueue(torch(resumed, unknown, placedJSON)),
 			want: []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
@@ -286,10 +288,10 @@ func TestManagedBy(t *testing.T) {
 		"a queue with MultiKueue":                       {objects: there, object: inQueue(away)},
 		"a queue with MultiKueue, Trainer 2.2":          {objects: there, object: inQueue(away), served: trainjob.Trainer22, refused: true},
 		"a LocalQueue that is not there":                {object: inQueue(away)},
-		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer))},
+		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer + suspended))},
 		"no queue":                                      {objects: here, object: inttest.Manifest(``, away)},
 		"a move to such a queue":                        {objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
-		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer)), refused: true},
+		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer + suspended)), refused: true},
 		"a move of a job of this cluster to such a queue": {
 			objects: there, object: inQueue(torch(byTrainer + suspended)), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"near"`, torch(byTrainer+suspended)), refused: true},
 		"a job of this cluster that is there": {objects: there, object: inQueue(torch(byTrainer), `"a":"b"`), old: inQueue(torch(byTrainer))},
@@ -339,7 +341,7 @@ func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"is told of when the job is created": {selector: another, labels: queued, want: true},
 		"not where the job names none":       {selector: another},
-		"not where the namespace is managed": {labels: queued},
+		"not where the namespace is managed": {labels: queued, spec: torch(suspended)},
 		"not again when the job changes":     {selector: another, labels: queued, old: inQueue(torch(""))},
 		"nor when the job leaves its queue":  {selector: another, old: inQueue(torch(suspended, gateJSON)), spec: torch(suspended, gateJSON)},
 	}, func(t *testing.T, tc row) {
