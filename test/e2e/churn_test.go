@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -127,12 +126,7 @@ func (w *site) churnJob(i int) *trainer.TrainJob {
 
 // eventuallyCreate creates a job as soon as API server and webhooks answer.
 func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
-	Eventually(ctx, func(g Gomega) {
-		err := w.Create(ctx, job.DeepCopy())
-		if !apierrors.IsAlreadyExists(err) {
-			g.Expect(err).NotTo(HaveOccurred())
-		}
-	}).Should(Succeed())
+	Eventually(ctx, func() error { return client.IgnoreAlreadyExists(w.Create(ctx, job.DeepCopy())) }).Should(Succeed())
 }
 
 func (w *site) eventuallyFinished(ctx context.Context, name string) {

@@ -36,7 +36,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		ofKueue    = "ConfigMap kueue-system/kueue-manager-config"
 		ofManager  = "ConfigMap kueue-trainer-system/kueue-trainer-config"
 		kind       = "kind: Configuration\n"
-		external   = "  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"
+		external   = "  externalFrameworks:\n  - " + externalTrainJobs + "\n"
 		inTree     = "  frameworks:\n  - trainer.kubeflow.org/trainjob\n"
 	)
 	var (
@@ -195,7 +195,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		if component == cluster.Manager() {
 			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
 		}
-		w.undo(ctx, start)
+		start(ctx)
+		w.eventuallyInOrder(ctx)
 	},
 		Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
 		Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -207,7 +208,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
 		w.hideField(ctx, field)
 		w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
-		w.undo(ctx, w.showField)
+		w.showField(ctx)
+		w.eventuallyInOrder(ctx)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -231,9 +233,8 @@ func (w *site) findings(ctx context.Context, g Gomega) []finding {
 	return slices.DeleteFunc(report.Findings, func(f finding) bool { return f.Severity == "info" })
 }
 
-// eventuallyInOrder waits until doctor finds nothing.
 func (w *site) eventuallyInOrder(ctx context.Context) {
-	Eventually(ctx, func(g Gomega) { g.Expect(w.findings(ctx, g)).To(BeEmpty()) }).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []finding { return w.findings(ctx, g) }).Should(BeEmpty())
 }
 
 // eventuallyFinds waits for a finding and gives it.
@@ -249,17 +250,8 @@ func (w *site) eventuallyFinds(ctx context.Context, severity, reason, object str
 	return found
 }
 
-// eventuallyLost waits until a kind of finding is gone.
 func (w *site) eventuallyLost(ctx context.Context, reason string) {
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(w.findings(ctx, g)).NotTo(ContainElement(HaveField("Reason", reason)))
-	}).Should(Succeed())
-}
-
-// undo takes back what a spec has broken, after which nothing is to be found any more.
-func (w *site) undo(ctx context.Context, undo func(context.Context)) {
-	undo(ctx)
-	w.eventuallyInOrder(ctx)
+	Eventually(ctx, func(g Gomega) []finding { return w.findings(ctx, g) }).ShouldNot(ContainElement(HaveField("Reason", reason)))
 }
 
 // taint puts a taint on a node until the spec is over.

@@ -13,8 +13,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
@@ -41,7 +39,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		w.MakeRunning(ctx, w.Job("rest").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").Nodes(8).GPUs("4"))
 		vision, language := w.Name("vision"), w.Name("language")
-		w.Make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
+		w.Make(ctx, kit.Namespace(vision), kit.Namespace(language))
 		DeferCleanup(eventuallyNothingGenerated)
 		if len(kubeletNodes(ctx)) > 0 {
 			w.Make(ctx, w.kubeletFlavor(), kit.ClusterQueue(w.Name("kubelet"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"}))
@@ -129,7 +127,6 @@ func (w *site) exampleShell(ctx context.Context) exampleShell {
 	return s
 }
 
-// write makes a file in the directory.
 func (s exampleShell) write(path, content string) {
 	path = filepath.Join(s.dir, path)
 	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())

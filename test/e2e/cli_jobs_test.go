@@ -199,7 +199,6 @@ var _ = Describe("kubectl trainjob usage", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// usage returns the bill of the spec's namespace.
 func (w *site) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
 	return printed[usage.Bill](ctx, g, append([]string{"usage", "-n", w.Namespace}, args...)...)
 }

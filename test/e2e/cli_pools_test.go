@@ -121,9 +121,8 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 	It("does what its page in the docs says", docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		runsPage(ctx, "docs/pools.md", "")
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(said(ctx, g, "pools")).To(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
-		}).Should(Succeed())
+		Eventually(ctx, func(g Gomega) string { return said(ctx, g, "pools") }).
+			Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -134,8 +133,8 @@ var _ = It("A toleration rule of the configuration lets a TrainJob with another 
 	flavor := kit.Flavor(w.Name("npu"), labels)
 	flavor.Spec.NodeTaints = []corev1.Taint{taint}
 	w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint))
-	w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})...)
-	for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels) {
+	queue := kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})
+	for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels, queue...) {
 		Expect(world.Tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
 	}
 }, SpecTimeout(specTimeout))
@@ -179,11 +178,10 @@ func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstr
 	for document := range strings.SplitSeq(manifest, "---\n") {
 		obj := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(document), &obj.Object)).To(Succeed())
-		if len(obj.Object) == 0 {
-			continue
+		if len(obj.Object) > 0 {
+			objects = append(objects, obj)
+			w.Own(obj)
 		}
-		objects = append(objects, obj)
-		w.Own(obj)
 	}
 	kubectl(ctx, manifest, "apply", "-f", "-")
 	return objects

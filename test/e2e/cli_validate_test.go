@@ -26,7 +26,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.Namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
 		Expect(valid).To(Equal(server == 0), "the API server")
-		stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
+		stdout, _, code := runBinary(ctx, manifest, "kubectl-trainjob", "validate", "-f", "-", "--from-cluster")
 		Expect(code).To(Equal(verdictOf(valid)), "the plugin: %s", stdout)
 	},
 		Entry("a TrainJob with a queue", queued, torch, true),
@@ -45,7 +45,8 @@ var _ = Describe("kubectl trainjob validate", func() {
 		manifest := w.listOf(runtime, fmt.Sprintf(`{"kind":"TrainJob","metadata":{%s},"spec":{%s}}`, cmp.Or(metadata, `"name":"job"`), spec))
 		release := must(cluster.Trainer(ctx))
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
-			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)...)
+			args := append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)
+			stdout, _, code := runBinary(ctx, manifest, "kubectl-trainjob", args...)
 			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
 		}
 		if runtime != "" {
@@ -109,11 +110,10 @@ var _ = Describe("kubectl trainjob validate", func() {
 })
 
 const (
-	queued = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
-	torch  = `"runtimeRef":{"name":"torch-distributed"}`
+	queued     = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
+	torch      = `"runtimeRef":{"name":"torch-distributed"}`
+	ownRuntime = `"runtimeRef":{"kind":"TrainingRuntime","name":"own"}`
 )
-
-const ownRuntime = `"runtimeRef":{"kind":"TrainingRuntime","name":"own"}`
 
 // runtimeOf is a TrainingRuntime with more in its JobSet, and what its container has.
 func runtimeOf(jobSet, container string) string {

@@ -33,14 +33,12 @@ var _ = Describe("A TrainJob whose admission is gated by others", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// gatedBy says what still gates the admission of a TrainJob.
 func (w *site) gatedBy(ctx context.Context, job, gates string) error {
 	return w.TryEdit(ctx, job, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataAnnotation(&t.ObjectMeta, constants.AdmissionGatedByAnnotation, gates)
 	})
 }
 
-// eventuallyGatedBy waits until a TrainJob's Workload says what gates its admission.
 func (w *site) eventuallyGatedBy(ctx context.Context, job, gates string) {
 	w.EventuallyWorkload(ctx, job,
 		HaveField("Annotations", HaveKeyWithValue(constants.AdmissionGatedByAnnotation, gates)),

@@ -109,8 +109,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 
 	It("gets the default WorkloadPriorityClass", func(ctx context.Context) {
 		w.Pools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority("default", 7))
-		w.MakeRunning(ctx, w.Job("plain").GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("plain").GPUs("8"), 1, onH100, kit.Priority("default", 7))
 		Expect(w.Workload(ctx, "plain").Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
 	}, SpecTimeout(specTimeout))
 
@@ -120,7 +119,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.queues(ctx, w.Job("first").GPUs("8"))
 		w.queues(ctx, w.Job("boosted").GPUs("8"))
 		w.PatchJSON(ctx, w.Workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
-		w.eventuallyPreempted(ctx, "runs", kueue.InClusterQueueReason)
+		w.eventuallyTrue(ctx, "runs", kueue.WorkloadPreempted, kueue.InClusterQueueReason)
 		w.EventuallyRuns(ctx, "boosted", 1, onH100)
 		w.ConsistentlyUnbound(ctx, "first")
 		w.Touch(ctx, "boosted")
@@ -144,8 +143,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		node := w.deviceNode(ctx, 2)
 		runtime := w.claimingRuntime(ctx)
 		claiming := func(name string) *kit.TrainJobBuilder { return w.Job(name).Runtime(runtime).Nodes(2) }
-		w.Make(ctx, claiming("first").Obj())
-		for _, pod := range w.EventuallyRuns(ctx, "first", 2, onH100) {
+		for _, pod := range w.MakeRunning(ctx, claiming("first"), 2, onH100) {
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), resource.MustParse("2")))

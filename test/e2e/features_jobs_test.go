@@ -45,8 +45,8 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 
 	It("changes while it runs, and its pods stay", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))
-		pods := w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("low")).GPUs("8"), 1, onH100)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
+		pods := w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("low")).GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 1))
 		w.Edit(ctx, "runs", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("urgent") })
 		w.EventuallyWorkload(ctx, "runs", HaveField("Spec.Priority", HaveValue(Equal(int32(1000)))))
 		w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))

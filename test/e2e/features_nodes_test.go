@@ -136,7 +136,6 @@ func (w *site) loseNode(ctx context.Context, pod corev1.Pod) {
 	w.forceDelete(ctx, &pod)
 }
 
-// forceDelete deletes a pod without its kubelet.
 func (w *site) forceDelete(ctx context.Context, pod *corev1.Pod) {
 	Expect(client.IgnoreNotFound(w.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }

@@ -91,9 +91,8 @@ var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 		w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanPreempt: kueue.TryNextFlavor}
 		})
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		w.runsOn(ctx, "first", "queue")
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onA100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onA100, kit.Priority(w.Name("urgent"), 1000))
 	}, SpecTimeout(specTimeout))
 
 	It("before it borrows in the first", func(ctx context.Context) {
@@ -152,17 +151,12 @@ func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods i
 // givesWay waits until Kueue has stopped job "preempted" for job "claims" and the reason given, and expects that it runs
 // again when that has ended.
 func (w *site) givesWay(ctx context.Context, preempted, claims int, reason string) {
-	w.eventuallyPreempted(ctx, "preempted", reason)
+	w.eventuallyTrue(ctx, "preempted", kueue.WorkloadPreempted, reason)
 	w.EventuallyRuns(ctx, "claims", claims, onH100)
 	w.EventuallyAtTheGate(ctx, "preempted")
 	w.EventuallyPods(ctx, "preempted", 0)
 	w.Finish(ctx, "claims", "succeeded")
 	w.EventuallyRuns(ctx, "preempted", preempted, onH100)
-}
-
-// eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
-func (w *site) eventuallyPreempted(ctx context.Context, job, reason string) {
-	w.eventuallyTrue(ctx, job, kueue.WorkloadPreempted, reason)
 }
 
 // queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it

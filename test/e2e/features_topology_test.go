@@ -180,7 +180,6 @@ func (w *site) eventuallyUsable(ctx context.Context) {
 	}).Should(Succeed())
 }
 
-// asking annotates the pods of one replicated job.
 func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[string]string) *kit.TrainJobBuilder {
 	return job.PodPatch("example.com/"+replicatedJob, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
 }
@@ -248,10 +247,8 @@ func (w *site) nodes(ctx context.Context, names []string) []*corev1.Node {
 	return expect.Each(names, func(name string) *corev1.Node { return w.Node(ctx, name) })
 }
 
-// valuesOf returns the value that each node has of a label.
 func valuesOf(nodes []*corev1.Node, label string) []string {
 	return expect.Each(nodes, func(node *corev1.Node) string { return node.Labels[label] })
 }
 
-// distinct returns each value once.
 func distinct(values []string) []string { return slices.Compact(slices.Sorted(slices.Values(values))) }

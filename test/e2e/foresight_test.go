@@ -113,7 +113,6 @@ type scenery struct {
 	policy  kueue.StopPolicy
 }
 
-// stops reports whether a Workload is of the queue that is stopped.
 func (s *scenery) stops(wl *kueue.Workload) bool {
 	return s.stopped != nil && strings.HasPrefix(s.stopped.GetName(), string(wl.Spec.QueueName))
 }
@@ -203,8 +202,7 @@ func (w *site) act(ctx context.Context, seen *record.Recorder) act {
 }
 
 func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
-	i := must(inventory.Load(ctx, w.Client))
-	return i.World()
+	return must(inventory.Load(ctx, w.Client)).World()
 }
 
 // stop stops a queue, and returns the act that begins when Kueue has done what that asks of it.
@@ -222,8 +220,7 @@ func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act 
 }
 
 func (w *site) workloads(ctx context.Context) []kueue.Workload {
-	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	return list.Items
+	return world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace)).Items
 }
 
 // eventuallyAllFinished waits for those of some kind.

@@ -151,7 +151,6 @@ func (w *site) eventuallyStage(ctx context.Context, job string) {
 	}).Should(Succeed())
 }
 
-// eventuallyExports waits until the manager's metric names a release of Trainer.
 func (w *site) eventuallyExports(ctx context.Context, release string) {
 	Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
 		Should(ContainSubstring("\nkueue_trainer_trainer_info{version=\"" + release + "\"} 1\n"))
@@ -159,7 +158,6 @@ func (w *site) eventuallyExports(ctx context.Context, release string) {
 
 var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds (.*)$`)
 
-// startOf tells when the manager was started.
 func startOf(ctx context.Context) string {
 	found := processStart.FindStringSubmatch(fetch(ctx, "metrics", "/metrics"))
 	Expect(found).To(HaveLen(2))

@@ -68,7 +68,6 @@ func newWorld(ctx context.Context) *site {
 	return w
 }
 
-// newPools makes a world with World.Pools.
 func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) *site {
 	w := newWorld(ctx)
 	w.Pools(ctx, h100GPUs, a100GPUs, tolerations...)
@@ -110,7 +109,6 @@ func (w *site) leave(ctx context.Context) {
 	Expect(problem).NotTo(HaveOccurred())
 }
 
-// get reads an object of the spec's namespace again.
 func get[T client.Object](ctx context.Context, w *site, obj T, name string) T {
 	w.Read(ctx, obj, name)
 	return obj
@@ -139,7 +137,6 @@ func eventuallyWhole(ctx context.Context, recorder *record.Recorder) {
 	Expect(recorder.Gaps()).To(BeEmpty(), "no version was missed")
 }
 
-// versionsOf are what was recorded of one kind, in its type.
 func versionsOf[T any](recorder *record.Recorder) []*T {
 	return expect.Each(recorder.Versions(), func(v record.Version) *T { return read[T](v.Object) })
 }
@@ -172,7 +169,6 @@ func (w *site) audit(ctx context.Context) {
 	Expect(result.Violations).To(BeEmpty(), "pods asked for more than their jobs were charged for")
 }
 
-// control does something to components of a local control plane, one after the other.
 func control(ctx context.Context, action string, components ...string) {
 	for _, component := range components {
 		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())

@@ -88,8 +88,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 	It("a job that fails is restarted by its JobSet with the quota that it has", func(ctx context.Context) {
 		processes := w.watchProcesses(ctx)
-		w.Make(ctx, w.restarting(ctx, 1))
-		w.Make(ctx, w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
+		w.Make(ctx, w.restarting(ctx, 1), w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
 		Eventually(ctx, func() int { return len(processes.of("flaky")) }).Should(Equal(2))
 		Expect(processes.of("flaky")[0].ExitCode).To(BeEquivalentTo(3))
 		Expect(evictions(w.Workload(ctx, "flaky"))).To(BeZero())
@@ -140,8 +139,7 @@ var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
 
 // kubeletNodes are those with a kubelet; only a kind cluster has one.
 func kubeletNodes(ctx context.Context) []corev1.Node {
-	nodes := world.All(ctx, Default, cluster.Client, &corev1.NodeList{}, client.MatchingLabels(onKubelet))
-	return nodes.Items
+	return world.All(ctx, Default, cluster.Client, &corev1.NodeList{}, client.MatchingLabels(onKubelet)).Items
 }
 
 // kubeletNode names the node with a kubelet; a cluster without one skips the spec.

@@ -32,8 +32,7 @@ func asManager(ctx context.Context) client.Client {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	c := must(cluster.Impersonating(user))
-	return c
+	return must(cluster.Impersonating(user))
 }
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {

@@ -28,8 +28,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w := newWorld(ctx)
 		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
 		w.Pools(ctx, "16", "8", gpuToleration)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		w.MakeRunning(ctx, w.Job("preempted").GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("preempted").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.Make(ctx,
 			w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority(w.Name("urgent")).Obj(),
 			w.Job("torch").GPUs("8").Priority(w.Name("urgent")).Obj())
@@ -93,9 +92,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "runs")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		w.EventuallyAtTheGate(ctx, "waits")

@@ -29,12 +29,7 @@ import (
 // plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
 // and its exit code.
 func plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-	return pluginReading(ctx, "", args...)
-}
-
-// pluginReading is plugin with a standard input.
-func pluginReading(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
-	return runBinary(ctx, stdin, "kubectl-trainjob", args...)
+	return runBinary(ctx, "", "kubectl-trainjob", args...)
 }
 
 // said runs the plugin where it has nothing to complain of, and gives what it printed.
@@ -44,7 +39,6 @@ func said(ctx context.Context, g Gomega, args ...string) string {
 	return stdout
 }
 
-// printed reads what the plugin prints as JSON.
 func printed[T any](ctx context.Context, g Gomega, args ...string) T {
 	var read T
 	g.Expect(json.Unmarshal([]byte(said(ctx, g, append(args, "-o", "json")...)), &read)).To(Succeed())
@@ -63,7 +57,6 @@ func startPlugin(ctx context.Context, args ...string) *gexec.Session {
 	return terminal().Start(terminal().Command(ctx, "kubectl-trainjob", args...))
 }
 
-// kubectl runs bin/kubectl and expects it to succeed; it gives what it printed.
 func kubectl(ctx context.Context, stdin string, args ...string) string {
 	stdout, stderr, code := runBinary(ctx, stdin, "kubectl", args...)
 	Expect(code).To(BeZero(), "kubectl %s: %s", strings.Join(args, " "), stderr)
@@ -90,7 +83,6 @@ func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout,
 	return terminal().Run(terminal().Command(ctx, name, args...), stdin)
 }
 
-// terminal is that of the specs' cluster.
 func terminal() specs.Terminal { return specs.Terminal{Kubeconfig: cluster.Kubeconfig} }
 
 // runsPage runs the blocks of a page of the docs, the plugin's commands in them as a user; empty: as an
@@ -156,7 +148,6 @@ func eventuallyMay(ctx context.Context, user, namespace string) {
 	}).Should(Succeed())
 }
 
-// docsCommands returns the sh blocks of a page below the repository's root, or of one of its sections, in their order.
 func docsCommands(page string) []string {
 	return expect.Each(docsSteps(page), func(step pages.Step) string { return step.Commands })
 }

@@ -74,8 +74,8 @@ var _ = Describe("PodSets", func() {
 		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
 		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		covers(queue, corev1.ResourceCPU, "8")
-		w.Make(ctx, runtime, queue, kit.Flavor(w.Name("h100"), onH100), w.LocalQueue())
-		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100)
+		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100,
+			runtime, queue, kit.Flavor(w.Name("h100"), onH100), w.LocalQueue())
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.Workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
 

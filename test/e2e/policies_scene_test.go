@@ -155,11 +155,9 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	c := must(cluster.Impersonating(user, append(groups, "system:authenticated")...))
-	return client.NewDryRunClient(c)
+	return client.NewDryRunClient(must(cluster.Impersonating(user, append(groups, "system:authenticated")...)))
 }
 
-// meta names an object of the scene.
 func (s *scene) meta(name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, OwnerReferences: owners}
 }
@@ -184,7 +182,6 @@ func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.
 	return js
 }
 
-// podOf is a pod of a replicated job.
 func (s *scene) podOf(ctx context.Context, job, replicatedJob string) *corev1.Pod {
 	pods := world.OfReplicatedJob(s.Pods(ctx, job), replicatedJob)
 	Expect(pods).NotTo(BeEmpty(), "pods of %s's replicated job %s", job, replicatedJob)
@@ -222,12 +219,10 @@ func (s *scene) likeJob(name string, owners ...metav1.OwnerReference) *batchv1.J
 	return job
 }
 
-// send patches an object of the scene.
 func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
 	return c.Patch(ctx, s.named(obj, name), client.RawPatch(kind, []byte(patch)))
 }
 
-// named is an object of the scene.
 func (s *scene) named(obj client.Object, name string) client.Object {
 	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)

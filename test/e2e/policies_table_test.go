@@ -473,28 +473,24 @@ var systemFlows = map[string]request{
 	"the TTL controller delete a finished child Job":                   by(ttlController, deletes(&batchv1.Job{}, "runs-side-0", inForeground)),
 }
 
-// patches is the request of a merge patch.
 func patches(obj client.Object, name, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.send(ctx, c, obj.DeepCopyObject().(client.Object), name, types.MergePatchType, patch)
 	}
 }
 
-// changes is the request of a JSON patch.
 func changes(obj client.Object, name, operations string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.send(ctx, c, obj.DeepCopyObject().(client.Object), name, types.JSONPatchType, operations)
 	}
 }
 
-// ofWorkload is the request of a merge patch of a TrainJob's Workload.
 func ofWorkload(job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return patches(&kueue.Workload{}, s.Workload(ctx, job).Name, patch)(ctx, s, c)
 	}
 }
 
-// patchesPod is the request of a merge patch of a replicated job's pod.
 func patchesPod(job, replicatedJob, patch string) request {
 	return patchesPodAs(types.MergePatchType, job, replicatedJob, patch)
 }
@@ -505,14 +501,12 @@ func patchesPodAs(kind types.PatchType, job, replicatedJob, patch string) reques
 	}
 }
 
-// adopts is the request that makes a TrainJob the controller of an object.
 func adopts(obj client.Object, name, job string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return owns(obj, name, s.ownedBy(ctx, job))(ctx, s, c)
 	}
 }
 
-// owns is the request that gives an object owners.
 func owns(obj client.Object, name string, owners ...metav1.OwnerReference) request {
 	return patches(obj, name, `{"metadata":{"ownerReferences":`+must(jsonOf(owners))+`}}`)
 }
@@ -549,21 +543,18 @@ func annotated(key, value string) func(*kueue.Workload) {
 
 func ofHighestPriority(wl *kueue.Workload) { wl.Spec.Priority = new(int32(2147483647)) }
 
-// createsWorkload is the request of a Workload that nobody's job has.
 func createsWorkload(change func(*kueue.Workload), owners ...metav1.OwnerReference) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, kit.With(s.plantedWorkload(owners...), change))
 	}
 }
 
-// createsTrainJob is the request of a TrainJob in the scene's queue.
 func createsTrainJob(change func(*trainer.TrainJob)) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, kit.With(s.Job("born").Obj(), change))
 	}
 }
 
-// createsJob is the request of a Job with such pods.
 func createsJob(change func(*corev1.PodTemplateSpec)) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		job := s.likeJob("planted")
@@ -572,7 +563,6 @@ func createsJob(change func(*corev1.PodTemplateSpec)) request {
 	}
 }
 
-// createsJobSet is the request of a JobSet with such pods.
 func createsJobSet(change func(*corev1.PodTemplateSpec)) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		js := s.jobSet("other")
@@ -581,7 +571,6 @@ func createsJobSet(change func(*corev1.PodTemplateSpec)) request {
 	}
 }
 
-// debugsPod is the request of an ephemeral container.
 func debugsPod(name, container string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.SubResource("ephemeralcontainers").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta(name)},
@@ -589,28 +578,24 @@ func debugsPod(name, container string) request {
 	}
 }
 
-// deletes is the request of a deletion.
 func deletes(obj client.Object, name string, opts ...client.DeleteOption) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Delete(ctx, s.named(obj.DeepCopyObject().(client.Object), name), opts...)
 	}
 }
 
-// deletesPod is the request of the deletion of a replicated job's pod.
 func deletesPod(job, replicatedJob string, opts ...client.DeleteOption) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Delete(ctx, s.podOf(ctx, job, replicatedJob), opts...)
 	}
 }
 
-// evictsPod is the request of a pod's eviction.
 func evictsPod(job string, grace *int64) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.SubResource("eviction").Create(ctx, s.podOf(ctx, job, "node"), &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace}})
 	}
 }
 
-// deletesAll is the request to delete all objects of a kind.
 func deletesAll(obj client.Object, policy metav1.DeletionPropagation) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.DeleteAllOf(ctx, obj.DeepCopyObject().(client.Object), client.InNamespace(s.Namespace), client.PropagationPolicy(policy))

@@ -61,7 +61,6 @@ func (w *site) untaintedPool(ctx context.Context) {
 	w.Pool(ctx, flavor, "8")
 }
 
-// usingPrebuilt makes a TrainJob of 8 GPUs that names its Workload.
 func (w *site) usingPrebuilt(name, workload string) *trainer.TrainJob {
 	job := w.Job(name).GPUs("8").Obj()
 	job.Labels[prebuiltLabel] = workload

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -62,7 +62,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		restartManager(ctx)
 		churn.stop()
 		Expect(churn.refused).To(BeEmpty())
-		Expect(churn.written).To(BeNumerically(">", 10))
+		Expect(churn.written.Load()).To(BeNumerically(">", 10))
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 	}, SpecTimeout(specTimeout))
 
@@ -72,8 +72,8 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		w.emptyAuthority(ctx)
 		Eventually(ctx, func() []byte { return authority(ctx) }).ShouldNot(Or(BeEmpty(), Equal(before)))
 		// Each replica changes over on its own; writes go to both.
-		written := churn.count()
-		Eventually(ctx, churn.count).Should(BeNumerically(">", written+100))
+		written := churn.written.Load()
+		Eventually(ctx, churn.written.Load).Should(BeNumerically(">", written+100))
 		churn.stop()
 		Expect(churn.refused).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
@@ -233,10 +233,9 @@ func (w *site) emptyAuthority(ctx context.Context) {
 
 // writing creates, changes and deletes a queued TrainJob over and over.
 type writing struct {
-	stop func()
-
-	mu      sync.Mutex
-	written int
+	stop    func()
+	written atomic.Int32
+	// refused is what the API server did not take until stop.
 	refused []string
 }
 
@@ -264,16 +263,8 @@ func (c *writing) note(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.written++
+	c.written.Add(1)
 	if err != nil && !apierrors.IsConflict(err) {
 		c.refused = append(c.refused, verb+": "+err.Error())
 	}
-}
-
-func (c *writing) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.written
 }

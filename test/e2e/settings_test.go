@@ -27,9 +27,7 @@ const readyTimeout = 25 * time.Second
 var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, Ordered, ContinueOnFailure, func() {
 	var w *site
 
-	BeforeEach(func(ctx context.Context) {
-		w = newPools(ctx, "16", "0")
-	})
+	BeforeEach(func(ctx context.Context) { w = newPools(ctx, "16", "0") })
 
 	It("holds for the manager as soon as it changes", core, func(ctx context.Context) {
 		suspended := func() (bool, error) {
@@ -98,10 +96,8 @@ var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, 
 			}).Should(Succeed())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
 			Eventually(ctx, func() *bool { return w.Workload(ctx, "stuck").Spec.Active }).Should(HaveValue(BeFalse()), "when its pods are gone")
-			Eventually(ctx, func(g Gomega) {
-				g.Expect(w.TrainJob(ctx, "stuck").Spec.Suspend).To(HaveValue(BeTrue()))
-				g.Expect(w.Pods(ctx, "stuck")).To(BeEmpty())
-			}).Should(Succeed())
+			w.EventuallyAtTheGate(ctx, "stuck")
+			w.EventuallyPods(ctx, "stuck", 0)
 		}, SpecTimeout(specTimeout))
 
 		It("a job that loses a pod and does not get another is evicted", core, long, func(ctx context.Context) {
@@ -119,8 +115,7 @@ var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, 
 var _ = It("Where Kueue admits nothing before all pods are ready the last pods of a TrainJob that stops hold up nobody", Label("control", "external"), Serial, core, long, func(ctx context.Context) {
 	restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
 	w := newPools(ctx, "16", "0")
-	slow := w.Job("stops").GPUs("8").EndsAfter("30s")
-	pods := w.MakeRunning(ctx, slow, 1, onH100)
+	pods := w.MakeRunning(ctx, w.Job("stops").GPUs("8").EndsAfter("30s"), 1, onH100)
 	w.eventuallyReady(ctx, "stops", kueue.WorkloadStarted)
 	w.PatchJSON(ctx, w.Workload(ctx, "stops"), `{"spec":{"active":false}}`)
 	w.eventuallyEvicted(ctx, "stops", kueue.WorkloadDeactivated)
@@ -150,7 +145,6 @@ func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {
 	w.eventuallyTrue(ctx, job, kueue.WorkloadEvicted, reason)
 }
 
-// eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
 func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
 	w.EventuallyWorkload(ctx, job, world.Condition(name, metav1.ConditionTrue, reason))
 }

@@ -52,9 +52,15 @@ func expectVersions(ctx context.Context) {
 	}
 }
 
-// since marks specs of what this generation of Trainer and newer ones have, and older
-// ones do not; there they are skipped.
+// since marks specs of what this generation of Trainer and newer ones have, and until those of what this and older ones
+// have; on others they are skipped.
 func since(trainer string) Labels { return Label(sinceLabel + trainer) }
+func until(trainer string) Labels { return Label(untilLabel + trainer) }
+
+const (
+	sinceLabel = "since-trainer-"
+	untilLabel = "until-trainer-"
+)
 
 // jobSetTells marks what goes by JobSet's event of a Job that it was refused: 0.10, beside Trainer 2.1, records none.
 var jobSetTells = since(world.Trainer22)
@@ -75,15 +81,6 @@ var kindCore = Label("kind-core")
 // on a cluster at a time: these specs are Serial.
 var docsPage = Label("docs-page")
 
-// until marks specs of what this generation of Trainer and older ones have, and newer
-// ones do not.
-func until(trainer string) Labels { return Label(untilLabel + trainer) }
-
-const (
-	sinceLabel = "since-trainer-"
-	untilLabel = "until-trainer-"
-)
-
 // Specs of "control" stop components, change their configuration or read their logs, those of "local" read what components
 // serve on this machine, and those of "external" are about what comes with kueue-trainer.
 var _ = BeforeEach(func(ctx context.Context) {
@@ -103,8 +100,7 @@ var _ = BeforeEach(func(ctx context.Context) {
 
 // trainerOf names the generation of Trainer that the cluster runs; they sort by name.
 func trainerOf(ctx context.Context) string {
-	trainer := must(cluster.Trainer(ctx))
-	return trainer
+	return must(cluster.Trainer(ctx))
 }
 
 var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {

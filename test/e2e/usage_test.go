@@ -132,7 +132,6 @@ func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 	}).Should(Succeed())
 }
 
-// killManager kills the manager and starts it again.
 func killManager(ctx context.Context) {
 	control(ctx, "kill", cluster.Manager())
 	control(ctx, "start", cluster.Manager())

@@ -125,10 +125,9 @@ func (t *TrainJobBuilder) NodeSelector(labels map[string]string) *TrainJobBuilde
 	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: labels}})
 }
 
-// PodAnnotations adds one patch entry that annotates the pods of replicated jobs.
-func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
-	annotated := trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}}}
-	return t.podPatches(manager, annotated, replicatedJobs...)
+// PodAnnotations adds one patch entry that annotates the pods of a replicated job.
+func (t *TrainJobBuilder) PodAnnotations(manager, key, value, replicatedJob string) *TrainJobBuilder {
+	return t.PodPatch(manager, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}}})
 }
 
 // EndsAfter has the pods of the one job of torch-distributed take that long to end when they are deleted.
@@ -138,17 +137,9 @@ func (t *TrainJobBuilder) EndsAfter(delay string) *TrainJobBuilder {
 
 // PodPatch adds a user's patch of the pods of one replicated job.
 func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJobBuilder {
-	return t.podPatches(manager, patch, replicatedJob)
-}
-
-func (t *TrainJobBuilder) podPatches(manager string, patch trainer.PodTemplatePatch, replicatedJobs ...string) *TrainJobBuilder {
-	spec := &trainer.JobSetSpecPatch{}
-	for _, name := range replicatedJobs {
-		spec.ReplicatedJobs = append(spec.ReplicatedJobs, trainer.ReplicatedJobPatch{
-			Name:     name,
-			Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: patch.DeepCopy()}},
-		})
-	}
+	spec := &trainer.JobSetSpecPatch{ReplicatedJobs: []trainer.ReplicatedJobPatch{{
+		Name: replicatedJob, Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: patch.DeepCopy()}},
+	}}}
 	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
 		Manager: manager, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{Spec: spec}},
 	})

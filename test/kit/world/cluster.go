@@ -229,9 +229,13 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 }
 
 // HandOver hands TrainJobs over to another integration, "external", "in-tree" or "both",
-// while they run.
+// while they run. The release of Trainer stays: TRAINER of the environment may be what the cluster was upgraded from.
 func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
-	return c.up(ctx, progress, "--integration", integration)
+	trainer, err := c.Trainer(ctx)
+	if err != nil {
+		return err
+	}
+	return c.change(ctx, progress, "up", "--trainer", trainer, "--integration", integration)
 }
 
 // Errors returns the error lines in the log of one component.

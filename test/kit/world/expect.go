@@ -4,21 +4,27 @@ package world
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -224,6 +230,41 @@ func (w *World) EventuallyTold(ctx context.Context, job, reason string, words ..
 		all = append(all, gomega.ContainSubstring(word))
 	}
 	w.EventuallyNotes(ctx, job, reason).Should(gomega.ContainElement(gomega.And(all...)))
+}
+
+// Names returns the names of the objects of a kind.
+func (w *World) Names(ctx context.Context, list client.ObjectList) ([]string, error) {
+	var names []string
+	err := w.List(ctx, list, client.InNamespace(w.Namespace))
+	_ = apimeta.EachListItem(list, func(obj runtime.Object) error {
+		names = append(names, obj.(client.Object).GetName())
+		return nil
+	})
+	return names, err
+}
+
+// Dump prints what a person would look at first.
+func (w *World) Dump(ctx context.Context) {
+	for _, list := range []client.ObjectList{
+		&trainer.TrainJobList{}, &kueue.WorkloadList{}, &jobsetapi.JobSetList{}, &batchv1.JobList{}, &corev1.PodList{},
+	} {
+		err := w.List(ctx, list, client.InNamespace(w.Namespace))
+		_ = apimeta.EachListItem(list, func(obj runtime.Object) error {
+			obj.(client.Object).SetManagedFields(nil)
+			return nil
+		})
+		data, _ := yaml.Marshal(list)
+		fmt.Fprintf(w.log, "---- %s %T\n%s%v\n", w.Cluster.Name, list, data, err)
+	}
+	var events eventsv1.EventList
+	if err := w.List(ctx, &events, client.InNamespace(w.Namespace)); err != nil {
+		fmt.Fprintln(w.log, "dump:", err)
+	}
+	slices.SortFunc(events.Items, func(a, b eventsv1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for _, e := range events.Items[max(0, len(events.Items)-40):] {
+		fmt.Fprintf(w.log, "%s %s %s %s/%s %s: %s\n",
+			w.Cluster.Name, e.CreationTimestamp.Format("15:04:05"), e.Type, e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+	}
 }
 
 // OfReplicatedJob picks the pods of one replicated job.

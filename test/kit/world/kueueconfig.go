@@ -16,8 +16,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -110,28 +110,16 @@ func (c *Cluster) awaitFollowed(ctx context.Context) error {
 // configure sets fields of a configuration until restore.
 func (c *Cluster) configure(ctx context.Context, of configFile, set map[string]any) (restore func(context.Context) error, err error) {
 	var before string
-	err = c.changeConfig(ctx, of, func(content string) (string, error) {
-		before = content
-		return Configuration(content, set)
+	var invalid error
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name}}
+	err = TryChange(ctx, c.Client, config, func() {
+		before = config.Data[of.file]
+		changed, err := Configuration(before, set)
+		config.Data[of.file], invalid = cmp.Or(changed, before), err
 	})
 	return func(ctx context.Context) error {
-		return c.changeConfig(ctx, of, func(content string) (string, error) { return cmp.Or(before, content), nil })
-	}, err
-}
-
-func (c *Cluster) changeConfig(ctx context.Context, of configFile, change func(string) (string, error)) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var config corev1.ConfigMap
-		if err := c.Client.Get(ctx, of.ObjectKey, &config); err != nil {
-			return err
-		}
-		changed, err := change(config.Data[of.file])
-		if err != nil || changed == config.Data[of.file] {
-			return err
-		}
-		config.Data[of.file] = changed
-		return c.Client.Update(ctx, &config)
-	})
+		return TryChange(ctx, c.Client, config, func() { config.Data[of.file] = cmp.Or(before, config.Data[of.file]) })
+	}, errors.Join(err, invalid)
 }
 
 // merge sets fields, and leaves what set does not name.

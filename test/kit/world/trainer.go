@@ -70,16 +70,6 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.W
 	return c.change(ctx, progress, "crds", "--trainer", trainer)
 }
 
-// up brings what the cluster lacks, and changes nothing but what args say: TRAINER of
-// the environment may be the generation that the cluster was upgraded from.
-func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) error {
-	trainer, err := c.Trainer(ctx)
-	if err != nil {
-		return err
-	}
-	return c.change(ctx, progress, append([]string{"up", "--trainer", trainer}, args...)...)
-}
-
 // change has localcluster change the cluster but for its nodes, which NODES of the environment need
 // not be the number of, and looks which Trainer it has then.
 func (c *Cluster) change(ctx context.Context, progress io.Writer, args ...string) error {
