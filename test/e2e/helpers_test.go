@@ -180,29 +180,25 @@ func logOf(component string) string {
 	return filepath.Join(cluster.LocalDir(), "logs", component+".log")
 }
 
-// managerWrites are those of the manager in the audit log.
-type managerWrites struct {
-	*logs.Audit
-	seen []string
-}
-
-func openManagerWrites() *managerWrites {
-	return &managerWrites{Audit: must(logs.OpenAudit(logOf("audit")))}
-}
-
 // notWrites are resources whose requests change nothing that TrainJobs are made of: what people are told, and
 // questions that have to be asked by a create.
 var notWrites = []string{"events", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
 
-// all returns what was written since, or was tried to, as "verb resource name code". Dry runs do not count.
-func (w *managerWrites) all() []string {
-	Expect(w.Events(func(e *logs.Event) {
+// managerWrites tells by the audit log what the manager has written from now on, or tried to, as "verb resource name code".
+// Dry runs do not count.
+func managerWrites() func() []string {
+	audit := must(logs.OpenAudit(logOf("audit")))
+	var seen []string
+	note := func(e *logs.Event) {
 		of := e.ObjectRef
 		if e.User.Username == "kueue-trainer" && !e.DryRun() && !slices.Contains([]string{"get", "list"}, e.Verb) && !slices.Contains(notWrites, of.Resource) {
-			w.seen = append(w.seen, fmt.Sprint(e.Verb, " ", of.Resource, " ", of.Name, " ", e.ResponseStatus.Code))
+			seen = append(seen, fmt.Sprint(e.Verb, " ", of.Resource, " ", of.Name, " ", e.ResponseStatus.Code))
 		}
-	})).To(Succeed())
-	return slices.Clone(w.seen)
+	}
+	return func() []string {
+		Expect(audit.Events(note)).To(Succeed())
+		return slices.Clone(seen)
+	}
 }
 
 // refuseManager has the API server refuse what the manager writes into TrainJobs of the

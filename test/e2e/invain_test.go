@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -46,8 +46,8 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 			w.Finish(ctx, "runs", "succeeded")
 			w.EventuallyTold(ctx, "undone", "WriteInVain", note)
 
-			writes := openManagerWrites()
-			Consistently(ctx, func() int { return strings.Count("\n"+strings.Join(writes.all(), "\n"), "\npatch trainjobs ") }).
+			writes := managerWrites()
+			Consistently(ctx, func() int { return strings.Count("\n"+strings.Join(writes(), "\n"), "\npatch trainjobs ") }).
 				WithTimeout(5*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 8), "writes of TrainJobs in five seconds")
 		},
 		Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
@@ -107,22 +107,17 @@ func (w *site) holdJobSets(ctx context.Context, operation admissionregistrationv
 	var known atomic.Bool
 	through := make(chan struct{})
 	letThrough := sync.OnceFunc(func() { close(through) })
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(in.Body).Decode(&review); err != nil {
-			http.Error(out, err.Error(), http.StatusBadRequest)
-			return
-		}
+	answer := func(_ context.Context, request admission.Request) admission.Response {
 		switch {
-		case review.Request.Name == probed:
+		case request.Name == probed:
 			known.Store(true)
-		case review.Request.Operation == admissionv1.Operation(operation) && held(review.Request):
+		case request.Operation == admissionv1.Operation(operation) && held(&request.AdmissionRequest):
 			count.Add(1)
 			<-through
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		_ = json.NewEncoder(out).Encode(review)
-	}))
+		return admission.Allowed("")
+	}
+	server := httptest.NewUnstartedServer(&admission.Webhook{Handler: admission.HandlerFunc(answer)})
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	DeferCleanup(server.Close)

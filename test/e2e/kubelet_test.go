@@ -43,31 +43,31 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 	It("quota is given away when the last process of a preempted job has ended, and not before", kindCore, func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
-		processes := w.watchProcesses(ctx)
+		pods := w.record(ctx, podResource)
 		w.MakeRunning(ctx, w.payload("first", "-linger=4s").GPUs("8"), 1, onKubelet)
 		w.Make(ctx, w.payload("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		w.eventuallyFollows(ctx, "next")
-		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
-		first, next := processes.of("first"), processes.of("next")
+		Eventually(ctx, func() int { return len(processesOf(pods, "next")) }).Should(Equal(1))
+		first, next := processesOf(pods, "first"), processesOf(pods, "next")
 		Expect(first).To(HaveLen(1), "incarnations of the first job")
 		Expect(first[0].ExitCode).To(BeEquivalentTo(143), "the process was asked to end")
 		Expect(first[0].Ended).NotTo(BeTemporally(">", next[0].Started), "end of the first process and start of the next")
 	}, SpecTimeout(specTimeout))
 
 	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
-		processes := w.watchProcesses(ctx)
+		pods := w.record(ctx, podResource)
 		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3))
 		w.MakeRunning(ctx, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8"), 1, onKubelet, runtime)
 		w.MakeGated(ctx, w.payload("next").GPUs("8"), 0)
 
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		w.eventuallyFollows(ctx, "next")
-		Expect(processes.of("first")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137))), "killed, since it did not end")
+		Expect(processesOf(pods, "first")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137))), "killed, since it did not end")
 	}, SpecTimeout(specTimeout))
 
 	It("a job that takes too much memory is restarted by its JobSet with the quota that it has, and fails in the end", func(ctx context.Context) {
-		processes := w.watchProcesses(ctx)
+		pods := w.record(ctx, podResource)
 		w.Make(ctx, w.restarting(ctx, 1))
 		job := w.payload("greedy", "-memory=300").Runtime(w.Name("torch-distributed")).GPUs("8").Request(corev1.ResourceMemory, "64Mi").Obj()
 		w.Make(ctx, job)
@@ -78,19 +78,19 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
 		// The kernel killed it each time. A container runtime that sees the exit before the kernel's word
 		// on memory writes "Error" for the reason.
-		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137)), HaveField("ExitCode", BeEquivalentTo(137))))
+		Expect(processesOf(pods, "greedy")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137)), HaveField("ExitCode", BeEquivalentTo(137))))
 		w.eventuallyFollows(ctx, "next")
-		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
-		for _, one := range processes.of("greedy") {
-			Expect(one.Ended).NotTo(BeTemporally(">", processes.of("next")[0].Started), "the next job has no quota beside it")
+		Eventually(ctx, func() int { return len(processesOf(pods, "next")) }).Should(Equal(1))
+		for _, one := range processesOf(pods, "greedy") {
+			Expect(one.Ended).NotTo(BeTemporally(">", processesOf(pods, "next")[0].Started), "the next job has no quota beside it")
 		}
 	}, SpecTimeout(specTimeout))
 
 	It("a job that fails is restarted by its JobSet with the quota that it has", func(ctx context.Context) {
-		processes := w.watchProcesses(ctx)
+		pods := w.record(ctx, podResource)
 		w.Make(ctx, w.restarting(ctx, 1), w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
-		Eventually(ctx, func() int { return len(processes.of("flaky")) }).Should(Equal(2))
-		Expect(processes.of("flaky")[0].ExitCode).To(BeEquivalentTo(3))
+		Eventually(ctx, func() int { return len(processesOf(pods, "flaky")) }).Should(Equal(2))
+		Expect(processesOf(pods, "flaky")[0].ExitCode).To(BeEquivalentTo(3))
 		Expect(evictions(w.Workload(ctx, "flaky"))).To(BeZero())
 		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
 	}, SpecTimeout(specTimeout))
@@ -103,13 +103,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.Name}}
 		Expect(w.SubResource("eviction").Create(ctx, &pod, eviction)).To(Succeed())
 
-		Eventually(ctx, func(g Gomega) {
-			pods := w.Pods(ctx, "drained")
-			g.Expect(pods).To(HaveLen(1))
-			g.Expect(pods[0].UID).NotTo(Equal(pod.UID))
-			g.Expect(pods[0].Spec.NodeName).To(BeEmpty())
-			g.Expect(pods[0].Spec.SchedulingGates).To(BeEmpty())
-		}).Should(Succeed())
+		Eventually(ctx, w.Pods).WithArguments(ctx, "drained").Should(ConsistOf(And(
+			HaveField("UID", Not(Equal(pod.UID))), HaveField("Spec.NodeName", BeEmpty()), HaveField("Spec.SchedulingGates", BeEmpty()))))
 		w.ConsistentlyUnbound(ctx, "next")
 		w.cordon(ctx, node, false)
 		w.EventuallyRuns(ctx, "drained", 1, onKubelet)
@@ -209,18 +204,11 @@ type process struct {
 	ExitCode       int32
 }
 
-// processes are those of all containers of the spec's namespace, by every version of their pods: what a
-// kubelet says of one is there for a moment only.
-type processes struct{ *record.Recorder }
-
-func (w *site) watchProcesses(ctx context.Context) processes {
-	return processes{w.record(ctx, podResource)}
-}
-
-// of returns the processes of a TrainJob, the first of them first.
-func (p processes) of(job string) (all []process) {
+// processesOf returns those of a TrainJob, the first of them first, by every version of their pods: what a kubelet says of
+// one is there for a moment only.
+func processesOf(pods *record.Recorder, job string) (all []process) {
 	places := map[types.UID]int{}
-	for _, pod := range versionsOf[corev1.Pod](p.Recorder) {
+	for _, pod := range versionsOf[corev1.Pod](pods) {
 		one, runs := processOf(pod)
 		if !runs || pod.Labels[jobsetapi.JobSetNameKey] != job {
 			continue

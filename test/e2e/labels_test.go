@@ -36,6 +36,12 @@ func asManager(ctx context.Context) client.Client {
 }
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
+	limited := HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900))))
+	limit := func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" }
+	eventuallyLimits := func(ctx context.Context, w *site) {
+		Eventually(ctx, func() error { return w.TryEdit(ctx, "slow", limit) }).Should(Succeed())
+	}
+
 	It("gives a priority to a running one that is stopped with it", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "rises")
 		w.Make(ctx, kit.Priority(w.Name("high"), 1000))
@@ -54,7 +60,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w, _ := newRunning(ctx, "limited")
 		job := get(ctx, w, world.NewTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
-		w.EventuallyWorkload(ctx, "limited", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		w.EventuallyWorkload(ctx, "limited", limited)
 		w.EventuallyRuns(ctx, "limited", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -65,19 +71,17 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = new(true) }); err != nil {
 				return err
 			}
-			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
+			return w.TryEdit(ctx, "slow", limit)
 		}).Should(Succeed())
-		w.EventuallyWorkload(ctx, "slow", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		w.EventuallyWorkload(ctx, "slow", limited)
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("takes no quota from the pods of one whose Workload was deleted by another time limit", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "slow", "4s")
 		Expect(w.Delete(ctx, w.Workload(ctx, "slow"))).To(Succeed())
-		Eventually(ctx, func() error {
-			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
-		}).Should(Succeed())
-		w.EventuallyWorkload(ctx, "slow", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		eventuallyLimits(ctx, w)
+		w.EventuallyWorkload(ctx, "slow", limited)
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -85,11 +89,8 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w, _ := newRunning(ctx, "slow", "4s")
 		uid := w.Workload(ctx, "slow").UID
 		w.Activate(ctx, "slow", false)
-		Eventually(ctx, func() error {
-			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
-		}).Should(Succeed())
-		w.EventuallyWorkload(ctx, "slow", HaveField("UID", uid), HaveField("Spec.Active", HaveValue(BeFalse())),
-			HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		eventuallyLimits(ctx, w)
+		w.EventuallyWorkload(ctx, "slow", HaveField("UID", uid), HaveField("Spec.Active", HaveValue(BeFalse())), limited)
 	}, SpecTimeout(specTimeout))
 
 	It("can be tested in a JSON patch, as a start does", func(ctx context.Context) {

@@ -185,17 +185,17 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		control(ctx, "stop", "kueue-trainer", "kueue")
-		writes := openManagerWrites()
+		writes := managerWrites()
 		control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
-		Consistently(ctx, writes.all).Should(BeEmpty())
+		Consistently(ctx, writes).Should(BeEmpty())
 
 		control(ctx, "start", "kueue")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		w.Finish(ctx, "runs", "succeeded")
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		account := " configmaps " + ledger.ConfigMapName + " "
-		Expect(slices.DeleteFunc(writes.all(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
+		Expect(slices.DeleteFunc(writes(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))

@@ -85,13 +85,7 @@ var (
 	manyFinalizers  = `{"metadata":{"finalizers":["batch.kubernetes.io/job-tracking",` + hundred(`"example.com/%d"`) + `]}}`
 )
 
-func hundred(format string) string {
-	var all []string
-	for i := range 100 {
-		all = append(all, fmt.Sprintf(format, i))
-	}
-	return strings.Join(all, ",")
-}
+func hundred(format string) string { return kit.Numbered(100, format) }
 
 // orphanDependents is how clients orphaned before there were policies.
 type orphanDependents struct{}

@@ -269,13 +269,8 @@ func (w *World) Dump(ctx context.Context) {
 
 // OfReplicatedJob picks the pods of one replicated job.
 func OfReplicatedJob(pods []corev1.Pod, name string) []corev1.Pod {
-	var out []corev1.Pod
-	for _, pod := range pods {
-		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == name {
-			out = append(out, pod)
-		}
-	}
-	return out
+	others := func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.ReplicatedJobNameKey] != name }
+	return slices.DeleteFunc(slices.Clone(pods), others)
 }
 
 // Tolerations returns what a pod tolerates, without what Kubernetes adds to every pod.
