@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -197,15 +198,12 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 	return flavors
 }
 
-// versions returns the resource versions of objects.
-func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
-	versions := map[string]string{}
-	for _, obj := range objects {
-		now := obj.DeepCopy()
-		Expect(w.Get(ctx, client.ObjectKeyFromObject(obj), now)).To(Succeed())
-		versions[obj.GetKind()+" "+obj.GetName()] = now.GetResourceVersion()
-	}
-	return versions
+// versions returns each object's kind, name and resource version.
+func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) []string {
+	return expect.Each(objects, func(obj *unstructured.Unstructured) string {
+		now := world.Found(ctx, Default, w, obj.DeepCopy(), client.ObjectKeyFromObject(obj))
+		return fmt.Sprint(now.GetKind(), " ", now.GetName(), " ", now.GetResourceVersion())
+	})
 }
 
 // jobFor makes a job for one flavor: what it asks for is there, and its node selector

@@ -61,23 +61,20 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.Make(ctx,
 			w.Job("evicted").GPUs("8").Obj(), w.Job("ends").GPUs("8").Obj(),
 			w.Job("stages").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		w.EventuallyRuns(ctx, "evicted", 1, onH100)
-		w.EventuallyRuns(ctx, "ends", 1, onH100)
-		w.EventuallyRuns(ctx, "stages", 2, nil)
+		running := map[string][]corev1.Pod{
+			"evicted": w.EventuallyRuns(ctx, "evicted", 1, onH100),
+			"ends":    w.EventuallyRuns(ctx, "ends", 1, onH100),
+			"stages":  w.EventuallyRuns(ctx, "stages", 2, nil),
+		}
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		labelled := w.CopyRuntime(ctx, "torchtune-qwen2.5-1.5b")
 		for i := range labelled.Spec.Template.Spec.ReplicatedJobs {
 			// Trainer cannot take the last label of pods from a JobSet, so these are left one.
 			metav1.SetMetaDataLabel(&labelled.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.ObjectMeta, "example.com/a", "b")
 		}
-		w.Make(ctx, labelled, w.Job("between").Runtime(labelled.Name).GPUs("2").Initializers().Obj())
-		w.EventuallyAtTheGate(ctx, "between")
-		w.EventuallyChildJobs(ctx, "between", 2)
+		w.Make(ctx, labelled)
+		w.MakeGated(ctx, w.Job("between").Runtime(labelled.Name).GPUs("2").Initializers(), 2)
 		started := startOf(ctx)
-		running := map[string][]corev1.Pod{}
-		for _, job := range []string{"evicted", "ends", "stages"} {
-			running[job] = w.Pods(ctx, job)
-		}
 
 		By("admitting jobs while the older controllers work on with the new CRDs")
 		Expect(cluster.UpgradeCRDs(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -61,12 +62,10 @@ var _ = Describe("The manager's metrics", Label("metrics", "local"), func() {
 		pages := []string{"/metrics", "/debug/health", "/debug/pprof/", "/debug/pprof/heap"}
 		answers := func(token string) func() []int {
 			return func() []int {
-				var codes []int
-				for _, page := range pages {
+				return expect.Each(pages, func(page string) int {
 					code, _ := answerOf(ctx, "metrics", page, token)
-					codes = append(codes, code)
-				}
-				return codes
+					return code
+				})
 			}
 		}
 		Expect(answers("")()).To(Equal([]int{401, 401, 401, 401}))

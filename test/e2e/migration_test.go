@@ -109,10 +109,9 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 	It("are left to it, and told so, while both are active; nothing stops and all of them run", long, since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0", gpuToleration)
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj(), w.Job("waits").GPUs("8").Obj())
-		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		wl := w.Workload(ctx, "runs")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
 		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -242,10 +243,9 @@ type writing struct {
 func (w *site) startWriting(ctx context.Context) *writing {
 	running, cancel := context.WithCancel(ctx)
 	c := &writing{}
-	done := make(chan struct{})
-	c.stop = func() { cancel(); <-done }
-	go func() {
-		defer close(done)
+	var done sync.WaitGroup
+	c.stop = func() { cancel(); done.Wait() }
+	done.Go(func() {
 		for i := 0; running.Err() == nil; i++ {
 			job := w.Job(fmt.Sprintf("written-%d", i)).GPUs("800").Obj()
 			c.note(running, "create", w.Create(running, job))
@@ -254,7 +254,7 @@ func (w *site) startWriting(ctx context.Context) *writing {
 			c.note(running, "change", w.Patch(running, job, client.MergeFrom(before)))
 			c.note(running, "delete", w.Delete(running, job))
 		}
-	}()
+	})
 	DeferCleanup(c.stop)
 	return c
 }

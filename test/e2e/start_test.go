@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -271,16 +272,13 @@ func jobSetNamed(namespace, name string) *jobsetapi.JobSet {
 // keepResuming sets suspend: false on a TrainJob twenty times a second until the spec is over.
 func (w *site) keepResuming(ctx context.Context, name string) {
 	resuming, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var done sync.WaitGroup
+	done.Go(func() {
 		for tick := time.Tick(50 * time.Millisecond); resuming.Err() == nil; <-tick {
 			// It may be refused, as a resume of a job that stops.
 			_ = w.Patch(resuming, w.Job(name).Obj(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))
 		}
-	}()
-	DeferCleanup(func() {
-		stop()
-		<-done
 	})
+	DeferCleanup(done.Wait)
+	DeferCleanup(stop)
 }

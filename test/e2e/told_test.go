@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	controllerconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -61,17 +62,12 @@ var _ = It("A runtime that comes back is noticed by the TrainJobs that wait for 
 	w.EventuallyRuns(ctx, "waits", 1, onH100)
 }, SpecTimeout(specTimeout))
 
-// prebuiltLabel names the Workload that somebody made for a job.
-const prebuiltLabel = "kueue.x-k8s.io/prebuilt-workload-name"
-
 var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 	// The Workload says nothing of the taint of GPU nodes.
 	It("is told that the Workload is missing, without an error in the log, and runs when it is made", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.untaintedPool(ctx)
-		wl := w.prebuilt(ctx, "llm", "made-later")
+		w, wl, job := newPrebuilt(ctx, "made-later")
 		before := w.errorLines()
-		w.Make(ctx, w.usingPrebuilt("llm", "made-later"))
+		w.Make(ctx, job)
 		w.EventuallyNotes(ctx, "llm", "PrebuiltWorkloadUnusable").Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.Namespace + ", and the job queues"))
 		w.Make(ctx, wl)
 		exactlyPlaced(w.EventuallyRuns(ctx, "llm", 1, onH100))
@@ -82,12 +78,10 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is told in what the Workload differs, without an error in the log", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.untaintedPool(ctx)
-		wl := w.prebuilt(ctx, "llm", "larger")
+		w, wl, job := newPrebuilt(ctx, "larger")
 		wl.Spec.PodSets[0].Count++
 		before := w.errorLines()
-		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
+		w.Make(ctx, wl, job)
 		w.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)
 		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
 		w.EventuallyIs(ctx, &kueue.Workload{}, "larger", world.Condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync))
@@ -96,37 +90,30 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// untaintedPool makes the queue and a flavor that says nothing of the taint of its nodes:
-// Kueue would not admit pods there that do not tolerate it.
-func (w *site) untaintedPool(ctx context.Context) {
+// newPrebuilt makes a world, and returns TrainJob "llm" of 8 GPUs and the Workload that it names, as somebody writes that
+// who knows its pods, but nothing of what this project adds to them. The pods' environment has the name of the TrainJob, so
+// that is made and taken away.
+func newPrebuilt(ctx context.Context, name string) (*site, *kueue.Workload, *trainer.TrainJob) {
+	w := newWorld(ctx)
+	// Kueue would not admit pods to a flavor with a taint that they do not tolerate.
 	flavor := w.Flavor("h100", onH100)
 	flavor.Spec.NodeTaints = nil
 	w.Pool(ctx, flavor, "8")
-}
-
-func (w *site) usingPrebuilt(name, workload string) *trainer.TrainJob {
-	job := w.Job(name).GPUs("8").Obj()
-	job.Labels[prebuiltLabel] = workload
-	return job
-}
-
-// prebuilt returns a Workload for the TrainJob of usingPrebuilt, as somebody writes it who
-// knows its pods, but nothing of what this project adds to them. The pods' environment has
-// the name of the TrainJob, so that is made and taken away.
-func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
-	model := kit.TrainJob(w.Namespace, job).Queue("nowhere").GPUs("8").Obj()
+	model := w.Job("llm").Queue("nowhere").GPUs("8").Obj()
 	Expect(w.Create(ctx, model)).To(Succeed())
-	wl := w.EventuallyWorkload(ctx, job)
+	wl := w.EventuallyWorkload(ctx, "llm")
 	Expect(w.Delete(ctx, model, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 	w.EventuallyGone(ctx, model)
-	w.EventuallyNoWorkload(ctx, job)
+	w.EventuallyNoWorkload(ctx, "llm")
 	prebuilt := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	prebuilt.Spec.QueueName = "queue"
 	prebuilt.Spec.PodSets = wl.Spec.PodSets
 	for i := range prebuilt.Spec.PodSets {
 		prebuilt.Spec.PodSets[i].Template.Spec.Tolerations = nil
 	}
-	return prebuilt
+	job := w.Job("llm").GPUs("8").Obj()
+	job.Labels[controllerconstants.PrebuiltWorkloadLabel] = name
+	return w, prebuilt, job
 }
 
 // errorLines counts the errors about this namespace in the manager's log, where that can be read.

@@ -63,13 +63,9 @@ func Must[T any](value T, err error) func(testing.TB) T {
 // not have.
 func ErrorWith(t testing.TB, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("No error, want one with %q", parts)
-	}
+	Need(t, err != nil, "No error, want one with %q", parts)
 	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("Error %q does not have %q", err, part)
-		}
+		That(t, strings.Contains(err.Error(), part), "Error %q does not have %q", err, part)
 	}
 }
 
@@ -101,18 +97,16 @@ func Text(err error) string {
 // FromYAML decodes what a test has as text, without fields that the type does not know.
 func FromYAML[T any](t testing.TB, text string) (value T) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
+	err := yaml.UnmarshalStrict([]byte(text), &value)
+	Need(t, err == nil, "Decoding %s: %v", text, err)
 	return value
 }
 
 // FromJSON is for text of which every byte counts.
 func FromJSON[T any](t testing.TB, text string) (value T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
+	err := json.Unmarshal([]byte(text), &value)
+	Need(t, err == nil, "Decoding %s: %v", text, err)
 	return value
 }
 

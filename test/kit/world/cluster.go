@@ -151,17 +151,6 @@ func beside(kubeconfig, file string) string {
 	return dir
 }
 
-// As connects to the same cluster as another context of its kubeconfig.
-func (c *Cluster) As(contextName string) (client.Client, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
-		&clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("context %q of %s: %w", contextName, c.Kubeconfig, err)
-	}
-	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
-}
-
 // Impersonating connects to the same cluster as somebody else.
 func (c *Cluster) Impersonating(user string, groups ...string) (client.Client, error) {
 	config := rest.CopyConfig(c.Config)

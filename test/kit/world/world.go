@@ -156,9 +156,6 @@ func (w *World) MakeRuntime(ctx context.Context, name string, changes ...kit.Run
 	return runtime.Name
 }
 
-// TenantRoles are the ClusterRoles of a namespace's admin.
-var TenantRoles = []string{"admin", "kueue-batch-admin-role"}
-
 // AllowTenant binds a user to the roles of a namespace's admin, and to one that has runtimes of its own,
 // deletes more at a time, and resizes pods.
 func (w *World) AllowTenant(ctx context.Context, user string) {
@@ -171,8 +168,8 @@ func (w *World) AllowTenant(ctx context.Context, user string) {
 			{APIGroups: []string{""}, Resources: []string{"bindings", "pods/binding"}, Verbs: []string{"create"}},
 			{APIGroups: []string{""}, Resources: []string{"pods/resize", "pods/ephemeralcontainers"}, Verbs: []string{"patch"}},
 		},
-	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
-	for _, role := range TenantRoles {
+	})
+	for _, role := range []string{"Role/sweeper", "admin", "kueue-batch-admin-role"} {
 		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
 	}
 }
