@@ -239,15 +239,11 @@ func (w *site) eventuallyInOrder(ctx context.Context) {
 
 // eventuallyFinds waits for a finding and gives it.
 func (w *site) eventuallyFinds(ctx context.Context, severity, reason, object string) finding {
-	var found finding
-	Eventually(ctx, func(g Gomega) {
-		all := w.findings(ctx, g)
-		i := slices.IndexFunc(all, func(f finding) bool { return f.Severity == severity && f.Reason == reason && f.Object == object })
-		g.Expect(i).NotTo(Equal(-1), "%s %s of %s in %+v", severity, reason, object, all)
-		found = all[i]
-	}).Should(Succeed())
-	Expect(found).To(And(HaveField("Problem", Not(BeEmpty())), HaveField("Effect", Not(BeEmpty())), HaveField("Commands", Not(BeEmpty()))))
-	return found
+	var found []finding
+	Eventually(ctx, func(g Gomega) []finding { return w.findings(ctx, g) }).
+		Should(ContainElement(And(HaveField("Severity", severity), HaveField("Reason", reason), HaveField("Object", object)), &found))
+	Expect(found[0]).To(And(HaveField("Problem", Not(BeEmpty())), HaveField("Effect", Not(BeEmpty())), HaveField("Commands", Not(BeEmpty()))))
+	return found[0]
 }
 
 func (w *site) eventuallyLost(ctx context.Context, reason string) {

@@ -100,16 +100,9 @@ func (w *site) listed(ctx context.Context, g Gomega) []listing.TrainJob {
 }
 
 // eventuallyListed waits until list says that a TrainJob is in a phase, and returns what it says.
-func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
-	var found listing.TrainJob
-	Eventually(ctx, func(g Gomega) {
-		for _, job := range w.listed(ctx, g) {
-			if job.Name == name {
-				found = job
-			}
-		}
-		g.Expect(found.Phase).To(Equal(phase), found.Message)
-	}).Should(Succeed())
+func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.Phase) (found listing.TrainJob) {
+	Eventually(ctx, func(g Gomega) []listing.TrainJob { return w.listed(ctx, g) }).
+		Should(ContainElement(And(HaveField("Name", name), HaveField("Phase", phase)), &found))
 	return found
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -154,14 +155,10 @@ func (w *site) listOf(objects ...string) string {
 // it has ended without a pod.
 func (w *site) refusedForGood(ctx context.Context) bool {
 	events := world.All(ctx, Default, w, &corev1.EventList{}, client.InNamespace(w.Namespace))
-	for i := range events.Items {
-		switch events.Items[i].Reason {
-		case "TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate":
-			return true
-		}
-	}
 	jobs := world.All(ctx, Default, w, &trainer.TrainJobList{}, client.InNamespace(w.Namespace))
-	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
+	refusals := []string{"TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate"}
+	return slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return slices.Contains(refusals, e.Reason) }) ||
+		len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
 }
 
 // verdictOf is the exit code of validate that its page promises.

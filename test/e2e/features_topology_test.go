@@ -224,11 +224,7 @@ func byRank(pods []corev1.Pod) []corev1.Pod {
 	return pods
 }
 
-func index(pod *corev1.Pod, label string) int {
-	i, err := strconv.Atoi(pod.Labels[label])
-	Expect(err).NotTo(HaveOccurred(), "label %s of pod %s", label, pod.Name)
-	return i
-}
+func index(pod *corev1.Pod, label string) int { return must(strconv.Atoi(pod.Labels[label])) }
 
 // running returns the nodes of pods, empty for one that does not run or is deleted.
 func running(pods []corev1.Pod) []string {

@@ -116,10 +116,10 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) {
 			onNode(ctx, node, "systemctl", "start", "kubelet")
-			eventuallyReady(ctx, node, corev1.ConditionTrue)
+			eventuallyReady(ctx, node, metav1.ConditionTrue)
 		})
 		onNode(ctx, node, "systemctl", "stop", "kubelet")
-		eventuallyReady(ctx, node, corev1.ConditionUnknown)
+		eventuallyReady(ctx, node, metav1.ConditionUnknown)
 
 		Expect(w.Delete(ctx, w.payload("lost").Obj())).To(Succeed())
 		w.ConsistentlyUnbound(ctx, "next")
@@ -191,11 +191,11 @@ func onNode(ctx context.Context, node string, command ...string) {
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
-func eventuallyReady(ctx context.Context, node string, status corev1.ConditionStatus) {
-	Eventually(ctx, func(g Gomega) {
-		n := world.Found(ctx, g, cluster.Client, &corev1.Node{}, client.ObjectKey{Name: node})
-		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", status))))
-	}).WithTimeout(2 * time.Minute).Should(Succeed())
+func eventuallyReady(ctx context.Context, node string, status metav1.ConditionStatus) {
+	found := func(g Gomega) *corev1.Node {
+		return world.Found(ctx, g, cluster.Client, &corev1.Node{}, client.ObjectKey{Name: node})
+	}
+	Eventually(ctx, found).WithTimeout(2 * time.Minute).Should(world.Condition(string(corev1.NodeReady), status))
 }
 
 // process is one run of a pod's only container.

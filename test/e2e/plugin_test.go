@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
@@ -101,8 +102,7 @@ func runsPage(ctx context.Context, page, user string) {
 func cleansUp(ctx context.Context, block string) {
 	shell(ctx, block)
 	Eventually(ctx, func(g Gomega) []string {
-		var all corev1.ConfigMapList
-		g.Expect(cluster.Client.List(ctx, &all, client.InNamespace("jobs"))).To(Succeed())
+		all := world.All(ctx, g, cluster.Client, &corev1.ConfigMapList{}, client.InNamespace("jobs"))
 		var snapshots []string
 		for i := range all.Items {
 			name, is := strings.CutSuffix(all.Items[i].Name, "-runtime-snapshot")

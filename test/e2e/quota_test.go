@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -299,13 +300,9 @@ func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.Dele
 // eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
 // the pods of the former one.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
-	Eventually(ctx, func(g Gomega) {
-		js := world.Found(ctx, g, w, &jobsetapi.JobSet{}, client.ObjectKey{Namespace: w.Namespace, Name: job})
-		g.Expect(js.UID).NotTo(Equal(than))
-		for _, pod := range w.Pods(ctx, job) {
-			g.Expect(pod.Labels).NotTo(HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)), pod.Name)
-		}
-	}).Should(Succeed())
+	w.EventuallyIs(ctx, &jobsetapi.JobSet{}, job, HaveField("UID", Not(Equal(than))))
+	former := HaveField("Labels", HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)))
+	Eventually(ctx, w.Pods).WithArguments(ctx, job).ShouldNot(ContainElement(former))
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
@@ -362,15 +359,12 @@ func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob stri
 
 // eventuallyChargedFor waits until the Workload of a job asks for so many GPUs.
 func (w *site) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		charged := int64(0)
+	w.EventuallyWorkload(ctx, job, WithTransform(func(wl *kueue.Workload) (charged int64) {
 		for _, ps := range wl.Spec.PodSets {
 			for _, c := range ps.Template.Spec.Containers {
 				charged += int64(ps.Count) * c.Resources.Limits.Name(kit.GPU, "").Value()
 			}
 		}
-		g.Expect(charged).To(Equal(gpus))
-	}).Should(Succeed())
+		return charged
+	}, Equal(gpus)))
 }

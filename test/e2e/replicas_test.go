@@ -160,12 +160,10 @@ func helm(ctx context.Context, command ...string) {
 // managerPods waits until the manager has so many pods and all are ready.
 func managerPods(ctx context.Context, n int) []corev1.Pod {
 	var pods corev1.PodList
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(cluster.Client.List(ctx, &pods, client.InNamespace(config.Namespace),
-			client.MatchingLabels{"app.kubernetes.io/name": "kueue-trainer"})).To(Succeed())
-		g.Expect(pods.Items).To(HaveLen(n))
-		g.Expect(pods.Items).To(Or(BeEmpty(), HaveEach(world.True(string(corev1.PodReady)))))
-	}).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []corev1.Pod {
+		return world.All(ctx, g, cluster.Client, &pods, client.InNamespace(config.Namespace),
+			client.MatchingLabels{"app.kubernetes.io/name": "kueue-trainer"}).Items
+	}).Should(And(HaveLen(n), Or(BeEmpty(), HaveEach(world.True(string(corev1.PodReady))))))
 	return pods.Items
 }
 

@@ -34,15 +34,9 @@ var _ = It("The ledger of resource seconds says what the objects' own versions s
 
 	w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).
 		PodAnnotations("example.com/churn", "localcluster/run-for", "20s", "node").Obj())
+	ready := trueSince(w.EventuallyCondition(ctx, "victim", kueue.WorkloadPodsReady).Status.Conditions, kueue.WorkloadPodsReady)
 	// Times are in whole seconds: a run that ends in the second in which it began has lost nothing.
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, "victim")
-		g.Expect(wl).NotTo(BeNil())
-		ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
-		g.Expect(ready).NotTo(BeNil())
-		g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
-		g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
-	}).Should(Succeed())
+	Eventually(ctx, time.Now).Should(BeTemporally(">", ready.Add(2*time.Second)))
 	w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).PodAnnotations("example.com/churn", "localcluster/run-for", "3s", "node").Obj())
 	w.EventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
 

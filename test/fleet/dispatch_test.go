@@ -253,19 +253,13 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 		w.worker1.revive(ctx)
 		// Which of the two is Kueue's to say; it keeps the one that was admitted first, and tries to
 		// reach a lost worker less and less often.
-		var kept *site
-		Eventually(ctx, func(g Gomega) {
-			var running []*site
-			for _, worker := range w.workers() {
-				if len(worker.Pods(ctx, "llm")) > 0 {
-					running = append(running, worker)
-				}
-			}
-			g.Expect(running).To(HaveLen(1))
-			kept = running[0]
-		}).WithTimeout(specTimeout).Should(Succeed())
+		var running []*site
+		Eventually(ctx, func() []*site {
+			running = slices.DeleteFunc(w.workers(), func(worker *site) bool { return len(worker.Pods(ctx, "llm")) == 0 })
+			return running
+		}).WithTimeout(specTimeout).Should(HaveLen(1))
 		w.expectNothingHere(ctx, "llm")
-		w.ends(ctx, kept, "llm")
+		w.ends(ctx, running[0], "llm")
 	}, SpecTimeout(2*specTimeout))
 })
 

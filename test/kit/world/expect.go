@@ -141,11 +141,8 @@ func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
 
 // ConsistentlyUnbound watches that no pod of a TrainJob gets a node.
 func (w *World) ConsistentlyUnbound(ctx context.Context, job string) {
-	w.g.Consistently(ctx, func(g gomega.Gomega) {
-		for _, pod := range w.Pods(ctx, job) {
-			g.Expect(pod.Spec.NodeName).To(gomega.BeEmpty(), pod.Name)
-		}
-	}).Should(gomega.Succeed())
+	bound := gomega.HaveField("Spec.NodeName", gomega.Not(gomega.BeEmpty()))
+	w.g.Consistently(ctx, w.Pods).WithArguments(ctx, job).ShouldNot(gomega.ContainElement(bound))
 }
 
 // ConsistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same,
