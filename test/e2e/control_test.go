@@ -134,8 +134,5 @@ func (w *site) removeWebhooks(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreAlreadyExists(w.Create(ctx, obj))).To(Succeed()) })
 	}
 	// The API server takes note of it a moment later. The webhooks are for TrainJobs with a queue.
-	Eventually(ctx, func() error {
-		probe := kit.TrainJob(w.Namespace, "probe").Queue("queue").Obj()
-		return w.Create(ctx, probe, client.DryRunAll)
-	}).Should(Succeed())
+	Eventually(ctx, func() error { return w.Create(ctx, w.Job("probe").Obj(), client.DryRunAll) }).Should(Succeed())
 }

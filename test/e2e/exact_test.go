@@ -211,11 +211,9 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		look.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(3600)), Containers: []corev1.Container{{Name: "look", Image: "none"}}}
 		w.Make(ctx, look)
 		var pods corev1.PodList
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{batchv1.JobNameLabel: look.Name})).To(Succeed())
-			g.Expect(pods.Items).To(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
-			g.Expect(pods.Items[0].Labels).To(HaveKey(kueueconstants.PodSetLabel))
-		}).Should(Succeed())
+		Eventually(ctx, func(g Gomega) []corev1.Pod {
+			return world.All(ctx, g, w, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{batchv1.JobNameLabel: look.Name}).Items
+		}).Should(ConsistOf(And(world.Running(), HaveField("Labels", HaveKey(kueueconstants.PodSetLabel)))))
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(w.Delete(ctx, &pods.Items[0], client.GracePeriodSeconds(0)))).To(Succeed())
 		})

@@ -172,12 +172,9 @@ func (w *site) fabricQueue(ctx context.Context) {
 
 // eventuallyUsable waits until pods can be placed on the nodes of the fabric.
 func (w *site) eventuallyUsable(ctx context.Context) {
-	Eventually(ctx, func(g Gomega) {
-		nodes := world.All(ctx, g, w, &corev1.NodeList{}, client.MatchingLabels{fabricLabel: w.Suffix})
-		for _, node := range nodes.Items {
-			g.Expect(node.Spec.Taints).To(ConsistOf(kit.GPUTaint()), "%s is usable", node.Name)
-		}
-	}).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []corev1.Node {
+		return world.All(ctx, g, w, &corev1.NodeList{}, client.MatchingLabels{fabricLabel: w.Suffix}).Items
+	}).Should(HaveEach(HaveField("Spec.Taints", ConsistOf(kit.GPUTaint()))))
 }
 
 func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[string]string) *kit.TrainJobBuilder {

@@ -210,12 +210,10 @@ func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act 
 	w.SetStopPolicy(ctx, s.stopped, s.policy)
 	// The condition of both kinds of queues has the same name.
 	w.EventuallyIs(ctx, s.stopped, s.stopped.GetName(), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
-	Eventually(ctx, func(g Gomega) {
-		for _, wl := range w.workloads(ctx) {
-			runs := is(&wl, kueue.WorkloadQuotaReserved) && !is(&wl, kueue.WorkloadEvicted) && !is(&wl, kueue.WorkloadFinished)
-			g.Expect(runs && s.stops(&wl) && s.policy == kueue.HoldAndDrain).To(BeFalse(), "%s runs", wl.Name)
-		}
-	}).Should(Succeed())
+	Eventually(ctx, w.workloads).WithArguments(ctx).ShouldNot(ContainElement(Satisfy(func(wl kueue.Workload) bool {
+		runs := is(&wl, kueue.WorkloadQuotaReserved) && !is(&wl, kueue.WorkloadEvicted) && !is(&wl, kueue.WorkloadFinished)
+		return runs && s.stops(&wl) && s.policy == kueue.HoldAndDrain
+	})))
 	return w.act(ctx, seen)
 }
 
@@ -225,11 +223,9 @@ func (w *site) workloads(ctx context.Context) []kueue.Workload {
 
 // eventuallyAllFinished waits for those of some kind.
 func (w *site) eventuallyAllFinished(ctx context.Context, counts func(*kueue.Workload) bool) {
-	Eventually(ctx, func(g Gomega) {
-		for _, wl := range w.workloads(ctx) {
-			g.Expect(!counts(&wl) || is(&wl, kueue.WorkloadFinished)).To(BeTrue(), wl.Name)
-		}
-	}).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(Succeed())
+	left := func(wl kueue.Workload) bool { return counts(&wl) && !is(&wl, kueue.WorkloadFinished) }
+	Eventually(ctx, w.workloads).WithArguments(ctx).WithTimeout(10 * time.Minute).WithPolling(time.Second).
+		ShouldNot(ContainElement(Satisfy(left)))
 }
 
 func is(wl *kueue.Workload, condition string) bool {

@@ -139,13 +139,9 @@ func exactlyPlaced(pods []corev1.Pod) {
 // eventuallyStage waits until the last stage of a job runs as an admission to the first of
 // the pools has it.
 func (w *site) eventuallyStage(ctx context.Context, job string) {
-	Eventually(ctx, func(g Gomega) {
-		node := world.OfReplicatedJob(w.Pods(ctx, job), "node")
-		g.Expect(node).To(HaveLen(1))
-		g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
-		g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
-		g.Expect(world.Tolerations(&node[0])).To(ConsistOf(gpuToleration))
-	}).Should(Succeed())
+	tolerations := func(pod corev1.Pod) []corev1.Toleration { return world.Tolerations(&pod) }
+	Eventually(ctx, func() []corev1.Pod { return world.OfReplicatedJob(w.Pods(ctx, job), "node") }).Should(ConsistOf(And(
+		world.Running(), HaveField("Spec.NodeSelector", onH100), WithTransform(tolerations, ConsistOf(gpuToleration)))))
 }
 
 func (w *site) eventuallyExports(ctx context.Context, release string) {

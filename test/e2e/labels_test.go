@@ -125,11 +125,7 @@ var _ = It("A running TrainJob that its user stops runs no pod beside those that
 	for _, suspend := range []bool{true, false, true, false} {
 		w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
 	}
-	Eventually(ctx, func(g Gomega) {
-		pods := w.Pods(ctx, "toggled")
-		g.Expect(len(pods)).To(BeNumerically("<=", 1))
-		g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
-	}).Should(Succeed())
+	Eventually(ctx, w.Pods).WithArguments(ctx, "toggled").Should(Or(BeEmpty(), ConsistOf(HaveField("UID", Not(Equal(before[0].UID))))))
 	w.EventuallyRuns(ctx, "toggled", 1, onH100)
 }, SpecTimeout(specTimeout))
 

@@ -143,9 +143,7 @@ func seesQueues(user string) *rbacv1.ClusterRoleBinding {
 
 // eventuallyMay waits until the API server has taken note of a user's bindings.
 func eventuallyMay(ctx context.Context, user, namespace string) {
-	Eventually(ctx, func() error {
-		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(namespace))
-	}).Should(Succeed())
+	Eventually(ctx, as(user).List).WithArguments(ctx, &kueue.WorkloadList{}, client.InNamespace(namespace)).Should(Succeed())
 }
 
 func docsCommands(page string) []string {

@@ -89,9 +89,7 @@ var _ = Describe("With the policies at the API server", Label("policies", "exter
 
 		w.Make(ctx, w.Job("job").GPUs("8").Obj())
 		w.EventuallyNotes(ctx, "job", "CannotStart").ShouldNot(BeEmpty())
-		Consistently(ctx, func() []metav1.OwnerReference {
-			return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences
-		}).Should(BeEmpty())
+		Consistently(ctx, func() any { return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences }).Should(BeEmpty())
 		Expect(w.Delete(ctx, planted)).To(Succeed())
 		// Trainer hears nothing of a JobSet that is not its own, and its back-off is long by now.
 		w.Touch(ctx, "job")

@@ -89,11 +89,7 @@ var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, 
 			w.closeNodes(ctx, kit.H100)
 			w.Make(ctx, w.Job("stuck").GPUs("8").Obj())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadEvictedByPodsReadyTimeout)
-			Eventually(ctx, func(g Gomega) {
-				wl := w.Workload(ctx, "stuck")
-				g.Expect(wl.Status.RequeueState).To(HaveField("Count", HaveValue(BeEquivalentTo(1))))
-				g.Expect(wl).To(world.True(kueue.WorkloadAdmitted), "admitted again")
-			}).Should(Succeed())
+			w.EventuallyWorkload(ctx, "stuck", HaveField("Status.RequeueState.Count", HaveValue(BeEquivalentTo(1))), world.True(kueue.WorkloadAdmitted))
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
 			Eventually(ctx, func() *bool { return w.Workload(ctx, "stuck").Spec.Active }).Should(HaveValue(BeFalse()), "when its pods are gone")
 			w.EventuallyAtTheGate(ctx, "stuck")
@@ -136,9 +132,8 @@ func (w *site) eventuallyReady(ctx context.Context, job, reason string) {
 
 // consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
 func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
-	Consistently(ctx, func(g Gomega) {
-		g.Expect(w.Workload(ctx, job)).To(And(world.True(kueue.WorkloadAdmitted), Not(HaveField("Status.Conditions", ContainElement(HaveField("Type", kueue.WorkloadEvicted))))))
-	}, readyTimeout+5*time.Second, time.Second).Should(Succeed())
+	Consistently(ctx, w.Workload).WithArguments(ctx, job).WithTimeout(readyTimeout + 5*time.Second).WithPolling(time.Second).Should(And(
+		world.True(kueue.WorkloadAdmitted), HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", kueue.WorkloadEvicted))))))
 }
 
 func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {

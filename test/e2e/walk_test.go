@@ -246,8 +246,7 @@ func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int
 	assignment := &wl.Status.Admission.PodSetAssignments[0]
 	g.Expect(pods).To(HaveLen(int(*assignment.Count)), "pods of %s", job.Name)
 	for i := range pods {
-		g.Expect(pods[i].DeletionTimestamp).To(BeNil(), pods[i].Name)
-		g.Expect(pods[i].Status.Phase).To(Equal(corev1.PodRunning), pods[i].Name)
+		g.Expect(pods[i]).To(world.Running())
 		k.exact(ctx, g, job, wl, &pods[i])
 	}
 	return len(pods)

@@ -221,10 +221,9 @@ func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) 
 // eventuallyRemainder waits for the Workload that is charged for the pods which are left of a TrainJob.
 func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workload {
 	var list kueue.WorkloadList
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{placeholder.Label: job})).To(Succeed())
-		g.Expect(list.Items).To(ConsistOf(world.True(kueue.WorkloadQuotaReserved)))
-	}).WithPolling(100 * time.Millisecond).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []kueue.Workload {
+		return world.All(ctx, g, s, &list, client.InNamespace(s.Namespace), client.MatchingLabels{placeholder.Label: job}).Items
+	}).WithPolling(100 * time.Millisecond).Should(ConsistOf(world.True(kueue.WorkloadQuotaReserved)))
 	return &list.Items[0]
 }
 

@@ -34,14 +34,10 @@ import (
 // nodes that carry the given labels.
 func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabels map[string]string) []corev1.Pod {
 	var pods []corev1.Pod
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
+	w.g.Eventually(ctx, func() []corev1.Pod {
 		pods = w.Pods(ctx, job)
-		g.Expect(pods).To(gomega.HaveLen(n))
-		for _, pod := range pods {
-			g.Expect(pod.DeletionTimestamp).To(gomega.BeNil(), pod.Name)
-			g.Expect(pod.Status.Phase).To(gomega.Equal(corev1.PodRunning), pod.Name)
-		}
-	}).Should(gomega.Succeed())
+		return pods
+	}).Should(gomega.And(gomega.HaveLen(n), gomega.HaveEach(Running())))
 	for _, pod := range pods {
 		node := w.Node(ctx, pod.Spec.NodeName)
 		for key, value := range nodeLabels {
@@ -83,6 +79,11 @@ func (w *World) MakeAdmitted(ctx context.Context, job *kit.TrainJobBuilder) *kue
 // EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
 func (w *World) EventuallyCondition(ctx context.Context, job, condition string) *kueue.Workload {
 	return w.EventuallyWorkload(ctx, job, True(condition))
+}
+
+// Running matches a pod that runs, and is not deleted.
+func Running() gomegatypes.GomegaMatcher {
+	return gomega.And(gomega.HaveField("DeletionTimestamp", gomega.BeNil()), gomega.HaveField("Status.Phase", corev1.PodRunning))
 }
 
 // True matches an object that has a condition, which is true.
