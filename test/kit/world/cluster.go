@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,7 +42,8 @@ type Cluster struct {
 	// "in-tree".
 	Integration string
 
-	translator *translator
+	// overrides is set where Trainer is 2.1.
+	overrides atomic.Bool
 	// localDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 	localDir string
 	// started is set when Start brought the cluster up.
@@ -60,11 +62,8 @@ func Use(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
 	}
-	translator := &translator{WithWatch: c}
-	cluster := &Cluster{
-		Client: translator, translator: translator,
-		Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: beside(kubeconfig, "state.json"),
-	}
+	cluster := &Cluster{Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: beside(kubeconfig, "state.json")}
+	cluster.Client = translating(c, &cluster.overrides)
 	// A cluster may be without Trainer yet; whoever needs it asks again.
 	_, _ = cluster.Trainer(context.Background())
 	if !cluster.Local() {

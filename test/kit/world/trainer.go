@@ -29,7 +29,7 @@ func (c *Cluster) Trainer(ctx context.Context) (string, error) {
 		return "", err
 	}
 	served, err := trainjob.TrainerVersionOf(&crd)
-	c.translator.overrides.Store(served == trainjob.Trainer21)
+	c.overrides.Store(served == trainjob.Trainer21)
 	return served.String(), err
 }
 
