@@ -28,7 +28,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
 		Expect(valid).To(Equal(server == 0), "the API server")
 		stdout, _, code := runBinary(ctx, manifest, "kubectl-trainjob", "validate", "-f", "-", "--from-cluster")
-		Expect(code).To(Equal(verdictOf(valid)), "the plugin: %s", stdout)
+		Expect(code).To(Equal(verdicts[valid]), "the plugin: %s", stdout)
 	},
 		Entry("a TrainJob with a queue", queued, torch, true),
 		Entry("a queue that is no name", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"Not_A_Name"}`, torch, false),
@@ -48,7 +48,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
 			args := append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)
 			stdout, _, code := runBinary(ctx, manifest, "kubectl-trainjob", args...)
-			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
+			Expect(code).To(Equal(verdicts[made]), "validate %s: %s", flags, stdout)
 		}
 		if runtime != "" {
 			// Trainer's webhook asks its cache whether a TrainJob's runtime is there.
@@ -110,6 +110,9 @@ var _ = Describe("kubectl trainjob validate", func() {
 	})
 })
 
+// verdicts are the exit codes of validate that its page promises.
+var verdicts = map[bool]int{true: 0, false: exit.Findings}
+
 const (
 	queued     = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
 	torch      = `"runtimeRef":{"name":"torch-distributed"}`
@@ -159,12 +162,4 @@ func (w *site) refusedForGood(ctx context.Context) bool {
 	refusals := []string{"TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate"}
 	return slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return slices.Contains(refusals, e.Reason) }) ||
 		len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
-}
-
-// verdictOf is the exit code of validate that its page promises.
-func verdictOf(valid bool) int {
-	if valid {
-		return 0
-	}
-	return exit.Findings
 }

@@ -130,7 +130,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	}, SpecTimeout(specTimeout))
 
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
-		w.countedQueue(ctx, credits, "12")
+		w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: credits, Amount: "12"})...)
 		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), resource.MustParse("8")))
 		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
@@ -141,7 +141,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	}, SpecTimeout(specTimeout))
 
 	It("is charged for the devices that its pods claim, and runs on nodes that have them", func(ctx context.Context) {
-		w.countedQueue(ctx, devices, "2")
+		w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: devices, Amount: "2"})...)
 		node := w.deviceNode(ctx, 2)
 		runtime := w.claimingRuntime(ctx)
 		claiming := func(name string) *kit.TrainJobBuilder { return w.Job(name).Runtime(runtime).Nodes(2) }
@@ -165,11 +165,6 @@ const (
 	devices     = "example.com/devices"
 	deviceClass = "devices.example.com"
 )
-
-// countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
-func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
-	w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: name, Amount: amount})...)
-}
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.
 func (w *site) charged(ctx context.Context, job string) corev1.ResourceList {

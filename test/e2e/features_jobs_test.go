@@ -129,28 +129,15 @@ func (w *site) eventuallyGatedBy(ctx context.Context, job, gates string) {
 }
 
 // Concurrent admission is alpha: it takes a feature gate, and a restart of Kueue.
-var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
-	var w *site
-
-	BeforeAll(func(ctx context.Context) {
-		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"ConcurrentAdmission": true, "VisibilityOnDemand": false}}, "kueue")
-	})
-
-	BeforeEach(func(ctx context.Context) {
-		w = newWorld(ctx)
-		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "0"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "8"})
-		queue.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{
-			Migration: kueue.ConcurrentAdmissionMigration{Mode: kueue.ConcurrentAdmissionTryPreferredFlavors}}
-		w.Make(ctx,
-			w.Flavor("h100", onH100), w.Flavor("a100", onA100), queue,
-			w.LocalQueue())
-	})
-
-	It("a TrainJob starts on the flavor that has quota, and moves to the one it prefers when that has", func(ctx context.Context) {
-		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onA100)
-		w.SetQuota(ctx, w.Name("gpus"), "8")
-		Eventually(ctx, w.Pods).WithArguments(ctx, "llm").Should(ConsistOf(HaveField("Spec.NodeSelector", onH100)))
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
-		w.Succeed(ctx, "llm")
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("With concurrent admission a TrainJob starts on the flavor that has quota, and moves to the one it prefers when that has", Label("control"), Serial, func(ctx context.Context) {
+	restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"ConcurrentAdmission": true, "VisibilityOnDemand": false}}, "kueue")
+	w := newWorld(ctx)
+	queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "0"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "8"})
+	queue.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{
+		Migration: kueue.ConcurrentAdmissionMigration{Mode: kueue.ConcurrentAdmissionTryPreferredFlavors}}
+	w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onA100, w.Flavor("h100", onH100), w.Flavor("a100", onA100), queue, w.LocalQueue())
+	w.SetQuota(ctx, w.Name("gpus"), "8")
+	Eventually(ctx, w.Pods).WithArguments(ctx, "llm").Should(ConsistOf(HaveField("Spec.NodeSelector", onH100)))
+	w.EventuallyRuns(ctx, "llm", 1, onH100)
+	w.Succeed(ctx, "llm")
+}, SpecTimeout(2*specTimeout))

@@ -36,25 +36,23 @@ const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/repli
 
 // Policies of an admin, for what this manager writes: they stand for webhooks and
 // controllers of others that know nothing of our entry.
-var _ = Describe("Where somebody's admission undoes what the manager writes", Label("control", "external"), Serial, func() {
-	DescribeTable("the write is repeated less and less often, and the user is told", since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
-		func(ctx context.Context, expression, note string) {
-			w, _ := newRunning(ctx, "runs")
-			// The API server takes note of it within a second. What waits is not written.
-			w.interfere(ctx, expression)
-			w.MakeGated(ctx, w.Job("undone").GPUs("8"), 1)
-			w.Finish(ctx, "runs", "succeeded")
-			w.EventuallyTold(ctx, "undone", "WriteInVain", note)
+var _ = DescribeTable("Where somebody's admission undoes what the manager writes the write is repeated less and less often, and the user is told", Label("control", "external"), Serial, since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
+	func(ctx context.Context, expression, note string) {
+		w, _ := newRunning(ctx, "runs")
+		// The API server takes note of it within a second. What waits is not written.
+		w.interfere(ctx, expression)
+		w.MakeGated(ctx, w.Job("undone").GPUs("8"), 1)
+		w.Finish(ctx, "runs", "succeeded")
+		w.EventuallyTold(ctx, "undone", "WriteInVain", note)
 
-			writes := managerWrites()
-			Consistently(ctx, func() int { return strings.Count("\n"+strings.Join(writes(), "\n"), "\npatch trainjobs ") }).
-				WithTimeout(5*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 8), "writes of TrainJobs in five seconds")
-		},
-		Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
-		Entry("when it is changed", fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: {"example.com/policy": "on"}}]`, ourEntry+"/nodeSelector"), "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
-		Entry("when it is refused", "", "is refused again and again", SpecTimeout(specTimeout)),
-	)
-})
+		writes := managerWrites()
+		Consistently(ctx, func() int { return strings.Count("\n"+strings.Join(writes(), "\n"), "\npatch trainjobs ") }).
+			WithTimeout(5*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 8), "writes of TrainJobs in five seconds")
+	},
+	Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+	Entry("when it is changed", fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: {"example.com/policy": "on"}}]`, ourEntry+"/nodeSelector"), "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+	Entry("when it is refused", "", "is refused again and again", SpecTimeout(specTimeout)),
+)
 
 // interfere has an admission policy patch the spec of TrainJobs as the manager writes them
 // in the spec's namespace or, without an expression, refuse them.

@@ -158,22 +158,20 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("With the incremental dispatcher", Serial, long, func() {
-	It("a TrainJob goes to the first worker alone while that has quota", func(ctx context.Context) {
-		restartKueueWith(ctx, fleet.Manager, map[string]any{"multiKueue": map[string]any{
-			"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
-			"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
-			"workerLostTimeout":           "10s",
-			"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
-		}})
-		w := newWorld(ctx, "8", "8")
-		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		w.expectNothingHere(ctx, "llm")
-		Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
-		Expect(w.worker2.Names(ctx, &kueue.WorkloadList{})).To(BeEmpty())
-		w.ends(ctx, w.worker1, "llm")
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("With the incremental dispatcher a TrainJob goes to the first worker alone while that has quota", Serial, long, func(ctx context.Context) {
+	restartKueueWith(ctx, fleet.Manager, map[string]any{"multiKueue": map[string]any{
+		"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+		"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
+		"workerLostTimeout":           "10s",
+		"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
+	}})
+	w := newWorld(ctx, "8", "8")
+	w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
+	w.expectNothingHere(ctx, "llm")
+	Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
+	Expect(w.worker2.Names(ctx, &kueue.WorkloadList{})).To(BeEmpty())
+	w.ends(ctx, w.worker1, "llm")
+}, SpecTimeout(specTimeout))
 
 // expectCarriesWhatACheckSays runs a TrainJob of the manager cluster in a worker whose queue has an
 // admission check, which this stands in for.
@@ -269,13 +267,11 @@ func (s *site) revive(ctx context.Context) {
 	Expect(s.Cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 }
 
-var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
-	It("says which worker is out of sync, and there in what", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))).Obj())
-		w.manager.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "worker1", "out of sync")
-		w.worker1.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)
-		Expect(w.worker1.Pods(ctx, "llm")).To(BeEmpty())
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("A TrainJob whose runtime is another one in a worker says which worker is out of sync, and there in what", func(ctx context.Context) {
+	w := newWorld(ctx, "8", "0")
+	w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
+	w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))).Obj())
+	w.manager.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "worker1", "out of sync")
+	w.worker1.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)
+	Expect(w.worker1.Pods(ctx, "llm")).To(BeEmpty())
+}, SpecTimeout(specTimeout))
