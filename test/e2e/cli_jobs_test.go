@@ -156,10 +156,9 @@ var _ = It("kubectl trainjob timeline tells who did what of a preempted job, in 
 
 var _ = It("kubectl trainjob usage prints the manager's ledger by queue and flavor, and by user what the Workloads tell", func(ctx context.Context) {
 	w := newPools(ctx, "8", "0")
-	job := w.Job("llm").GPUs("8").Obj()
+	job := w.Job("llm").GPUs("8")
 	job.Labels["example.com/user"] = "ann"
-	w.Make(ctx, job)
-	w.EventuallyRuns(ctx, "llm", 1, onH100)
+	w.MakeRunning(ctx, job, 1, onH100)
 	w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
 	// Objects tell whole seconds: an end may seem to be up to one second before it was.
 	const second = 8.0 / 3600

@@ -49,8 +49,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		for _, flavor := range flavors {
 			By("admitting a TrainJob to " + flavor.Name)
 			job := "on-" + flavor.Name
-			w.Make(ctx, w.jobFor(ctx, job, &flavor).Obj())
-			for _, pod := range w.EventuallyRuns(ctx, job, 1, flavor.Spec.NodeLabels) {
+			for _, pod := range w.MakeRunning(ctx, w.jobFor(ctx, job, &flavor), 1, flavor.Spec.NodeLabels) {
 				for _, assignment := range w.Workload(ctx, job).Status.Admission.PodSetAssignments {
 					Expect(assignment.Flavors).To(HaveEach(kueue.ResourceFlavorReference(flavor.Name)), pod.Name)
 				}
@@ -110,8 +109,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 				borrower.MakeRunning(ctx, job, len(nodes.Items), flavor.Spec.NodeLabels)
 			}
 			By("giving a node back to " + owner.Namespace)
-			owner.Make(ctx, owner.payload("back").Queue("gpus").GPUs("8").Obj())
-			owner.EventuallyRuns(ctx, "back", 1, nil)
+			owner.MakeRunning(ctx, owner.payload("back").Queue("gpus").GPUs("8"), 1, nil)
 			for _, w := range pair {
 				w.DeleteJobs(ctx)
 				w.EventuallyNo(ctx, &kueue.WorkloadList{})

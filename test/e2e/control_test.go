@@ -46,8 +46,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 	It("a job fails, and keeps its quota until Trainer, which makes its JobSet again, knows that it is suspended", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w, _ := newRunningOf(ctx, "first", kit.OfOneTry)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "next")
+		w.MakeGated(ctx, w.Job("next").GPUs("8"), 0)
 
 		start := stopComponent(ctx, cluster.Manager())
 		w.Finish(ctx, "first", "failed")

@@ -97,10 +97,9 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.Pools(ctx, "8", "0")
 		w.PatchJSON(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"metadata":{"labels":{"team":"vision"}}}`)
 		w.PatchJSON(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.Namespace}}, `{"metadata":{"annotations":{"example.com/project":"ocr"}}}`)
-		job := w.Job("measured").GPUs("8").Obj()
+		job := w.Job("measured").GPUs("8")
 		job.Annotations = map[string]string{"example.com/model": "vit"}
-		w.Make(ctx, job)
-		w.EventuallyRuns(ctx, "measured", 1, onH100)
+		w.MakeRunning(ctx, job, 1, onH100)
 		Expect(w.Workload(ctx, "measured").Annotations).To(HaveKeyWithValue("example.com/model", "vit"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
 			MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",custom_team="vision",[^}]*} 1\n`, w.Name("gpus")),
@@ -257,8 +256,7 @@ var _ = Describe("Where namespaces opt in", Label("control", "external"), core, 
 		w.EventuallyPods(ctx, "outside", 1)
 		pods := w.Pods(ctx, "outside")
 		in(ctx)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "next", 1, onH100)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 		Expect(world.UIDs(w.Pods(ctx, "outside"))).To(Equal(world.UIDs(pods)))
 		w.eventuallyExplained(ctx, "outside", explain.NotManaged, "BeganUnmanaged")
 	}, SpecTimeout(specTimeout))

@@ -70,8 +70,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	)
 
 	It("waits where no rack is as large as it requires", func(ctx context.Context) {
-		w.Make(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)).Obj())
-		w.EventuallyPending(ctx, "llm")
+		w.MakePending(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)))
 		w.EventuallyAtTheGate(ctx, "llm")
 		Expect(w.Pods(ctx, "llm")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
@@ -100,8 +99,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		asks := required(rackLabel)
 		asks[kueue.PodSetGroupName] = "together"
 		job := w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8")
-		w.Make(ctx, asking(asking(job, "node", asks), "launcher", asks).Obj())
-		pods := w.EventuallyRuns(ctx, "mpi", 2, nil)
+		pods := w.MakeRunning(ctx, asking(asking(job, "node", asks), "launcher", asks), 2, nil)
 		// By itself each of them would fit better beside the first job.
 		Expect(distinct(valuesOf(w.nodes(ctx, running(pods)), rackLabel))).To(HaveLen(1))
 		wl := w.Workload(ctx, "mpi")

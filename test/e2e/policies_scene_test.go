@@ -80,8 +80,7 @@ func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 func (s *scene) makeStopping(ctx context.Context) {
 	patient := s.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
 	patient.Name = s.Name("patient")
-	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).PodAnnotations("example.com/user", "localcluster/terminate-after", "1h", "node").Obj())
-	s.EventuallyRuns(ctx, "stops", 1, nil)
+	s.MakeRunning(ctx, s.Job("stops").Runtime(patient.Name).EndsAfter("1h"), 1, nil, patient)
 	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
 	s.EventuallyIs(ctx, &trainer.TrainJob{}, "stops", HaveField("Spec.Suspend", HaveValue(BeTrue())))
 }

@@ -47,8 +47,7 @@ var _ = Describe("A preempted TrainJob", func() {
 			spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, *after)
 		})
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
-		w.Make(ctx, w.Job("patient").Runtime(runtime).GPUs("8").Obj())
-		w.EventuallyWorkload(ctx, "patient")
+		w.queues(ctx, w.Job("patient").Runtime(runtime).GPUs("8"))
 		inTheWay := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "patient-after-0"}}
 		inTheWay.Spec.Suspend, inTheWay.Spec.Template = new(true), anyPod()
 		w.Make(ctx, inTheWay)

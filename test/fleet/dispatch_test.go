@@ -81,8 +81,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.EditQueue(ctx, w.worker1.Name("gpus"), func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
 		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
-		w.worker1.Make(ctx, w.worker1.job("next").Obj())
-		w.worker1.EventuallyPending(ctx, "next")
+		w.worker1.MakePending(ctx, w.worker1.job("next"))
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
@@ -97,8 +96,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("keeps its worker's quota from a job that takes the Workload of its last pods for its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
-		w.worker1.Make(ctx, w.worker1.job("next").Obj())
-		w.worker1.EventuallyPending(ctx, "next")
+		w.worker1.MakePending(ctx, w.worker1.job("next"))
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		rest := w.worker1.eventuallyRemainder(ctx, "llm")
