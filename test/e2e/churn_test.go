@@ -92,8 +92,7 @@ func (w *site) churn(ctx context.Context) (busy int) {
 	return busy
 }
 
-// eventuallyBusy waits until the manager leads again and has started jobs while others
-// wait. False means that none waits any more.
+// eventuallyBusy waits until the manager leads again and has started jobs. False means that no job waits any more.
 func (w *site) eventuallyBusy(ctx context.Context) bool {
 	var running, waiting bool
 	Eventually(ctx, func() bool {

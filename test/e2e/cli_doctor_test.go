@@ -213,8 +213,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 	}, SpecTimeout(specTimeout))
 })
 
-// findings returns what doctor finds, and checks its exit code against that. A check that could not
-// be made, since the API server was busy, makes it another one.
+// findings returns what doctor finds, and checks its exit code, which a check that could not be made makes another.
 func (w *site) findings(ctx context.Context, g Gomega) []finding {
 	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.Namespace, "-o", "json")
 	var report struct {
@@ -286,8 +285,7 @@ func (w *site) restoreLater(ctx context.Context, all ...client.ObjectKey) {
 	}
 }
 
-// configure replaces texts in a configuration. Kueue and the manager read their own when they
-// start; Kueue's settings, the manager follows at once.
+// configure replaces texts in a configuration, which Kueue and the manager read at their start; Kueue's settings at once.
 func (w *site) configure(ctx context.Context, at client.ObjectKey, oldNew ...string) {
 	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, at)
 	for key, content := range config.Data {

@@ -38,8 +38,7 @@ func (w *site) eventuallyExplained(ctx context.Context, job string, phase explai
 	return e
 }
 
-// eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our
-// reason has to be Kueue's.
+// eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our reason has to be Kueue's.
 func (w *site) eventuallyKueueSays(ctx context.Context, job, text string) {
 	Eventually(ctx, func(g Gomega) string { return w.explained(ctx, g, job).Queue.KueueSays }).Should(ContainSubstring(text))
 }

@@ -22,8 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
-// These examples take the installation away, or change it for all specs; what they do has
-// specs and tests of its own.
+// These examples take the installation away, or change it for all specs; what they do has specs and tests of its own.
 var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/default", "kubectl trainjob hand-back", "kubectl replace",
 	// Fake pods have no logs, and jq is not on everybody's machine.
 	"kubectl trainjob logs", "| jq",
@@ -106,8 +105,7 @@ func commandsOf(examples string) []string {
 	return all
 }
 
-// exampleShell is a place to run examples in: a directory with the files that they name, and
-// a kubeconfig whose current namespace is the world's.
+// exampleShell is a directory with the files that examples name, and a kubeconfig of the world's namespace.
 type exampleShell struct{ dir, kubeconfig string }
 
 func (w *site) exampleShell(ctx context.Context) exampleShell {
@@ -133,8 +131,7 @@ func (s exampleShell) write(path, content string) {
 	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 }
 
-// run runs an example. One that follows is ended after a while; one that shows differences
-// may find some.
+// run runs an example. One that follows is ended after a while; one that shows differences may find some.
 func (s exampleShell) run(ctx context.Context, example string) {
 	follows := strings.HasSuffix(example, " --watch")
 	if follows {

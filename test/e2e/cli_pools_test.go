@@ -35,8 +35,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		generate := []string{"pools", "generate", "--team", w.Namespace + "=2", "--team", "no-such-team=1"}
 		Expect(complaint(ctx, 0, generate...)).To(And(ContainSubstring("kubectl create namespace no-such-team"), MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1")))
 
-		// Only a topology keeps Kueue from giving a job one flavor that selects nodes of another by a
-		// label which that one does not name.
+		// Only a topology keeps Kueue from giving a job a flavor of other nodes by a label which that one does not name.
 		generate = []string{"pools", "generate", "--topology", "--team", w.Namespace + "=1"}
 		manifest := said(ctx, Default, generate...)
 		generated := w.apply(ctx, manifest)
@@ -138,9 +137,8 @@ var _ = It("A toleration rule of the configuration lets a TrainJob with another 
 	}
 }, SpecTimeout(specTimeout))
 
-// makeNodes adds nodes as the providers and the GPU operator make them: MIG under both
-// strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
-// one whose pool only the provider's label tells.
+// makeNodes adds nodes as the providers and the GPU operator make them: MIG under both strategies, with whole GPUs
+// beside slices, shared GPUs, spot machines, Azure's taint, and one whose pool only the provider's label tells.
 func (w *site) makeNodes(ctx context.Context) {
 	gke := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	eks := corev1.Taint{Key: "nvidia.com/gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
@@ -204,8 +202,7 @@ func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructure
 	})
 }
 
-// jobFor makes a job for one flavor: what it asks for is there, and its node selector
-// takes no other.
+// jobFor makes a job for one flavor: what it asks for is there, and its node selector takes no other.
 func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
 	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").NodeSelector(flavor.Spec.NodeLabels)
 	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
@@ -218,8 +215,7 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 	return job
 }
 
-// eventuallyNothingGenerated waits until what generate made is gone: its names do not
-// belong to one spec.
+// eventuallyNothingGenerated waits until what generate made is gone: its names do not belong to one spec.
 func eventuallyNothingGenerated(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
 		for _, list := range []client.ObjectList{&kueue.ResourceFlavorList{}, &kueue.ClusterQueueList{}, &kueue.TopologyList{}} {

@@ -154,8 +154,7 @@ func (w *site) listOf(objects ...string) string {
 	return `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(items, ",") + `]}`
 }
 
-// refusedForGood reports whether somebody was refused what the world's TrainJob needs, or
-// it has ended without a pod.
+// refusedForGood reports whether somebody was refused what the world's TrainJob needs, or it has ended without a pod.
 func (w *site) refusedForGood(ctx context.Context) bool {
 	events := world.All(ctx, Default, w, &corev1.EventList{}, client.InNamespace(w.Namespace))
 	jobs := world.All(ctx, Default, w, &trainer.TrainJobList{}, client.InNamespace(w.Namespace))

@@ -19,8 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// docs/features.md names these specs: what Kueue does with jobs in its queues, done with
-// TrainJobs.
+// docs/features.md names these specs: what Kueue does with jobs in its queues, done with TrainJobs.
 var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 	DescribeTable("moves it to the front of its queue while it waits", func(ctx context.Context, raise func(context.Context, *site)) {
 		w := newPools(ctx, "8", "0")

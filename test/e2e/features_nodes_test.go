@@ -129,8 +129,7 @@ func (w *site) eventuallyReplaced(ctx context.Context, workloads *record.Recorde
 	}).Should(And(Not(BeEmpty()), HaveEach(HaveField("Name", failed.Spec.NodeName))))
 }
 
-// loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a
-// minute later.
+// loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a minute later.
 func (w *site) loseNode(ctx context.Context, pod corev1.Pod) {
 	Expect(w.Delete(ctx, w.Node(ctx, pod.Spec.NodeName))).To(Succeed())
 	w.forceDelete(ctx, &pod)

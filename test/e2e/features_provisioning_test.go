@@ -131,8 +131,7 @@ var _ = Describe("What an admission check says of the pods", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// provisioned has the spec's ClusterQueue admit what an autoscaler has nodes for, and pods go
-// to the reservation that it names.
+// provisioned has the spec's ClusterQueue admit what an autoscaler has nodes for, in the reservation that it names.
 func (w *site) provisioned(ctx context.Context) {
 	config := &kueue.ProvisioningRequestConfig{ObjectMeta: metav1.ObjectMeta{Name: w.Name("nodes")}}
 	config.Spec = kueue.ProvisioningRequestConfigSpec{
@@ -160,8 +159,7 @@ type nodeRequest struct {
 	} `json:"spec"`
 }
 
-// eventuallyRequested waits until Kueue has asked for the nodes of a TrainJob, by another
-// request than a former one.
+// eventuallyRequested waits until Kueue has asked for the nodes of a TrainJob, by another request than a former one.
 func (w *site) eventuallyRequested(ctx context.Context, job string, former types.UID) nodeRequest {
 	var found nodeRequest
 	Eventually(ctx, func(g Gomega) {

@@ -148,8 +148,7 @@ func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods i
 	w.givesWay(ctx, 1, pods, reason)
 }
 
-// givesWay waits until Kueue has stopped job "preempted" for job "claims" and the reason given, and expects that it runs
-// again when that has ended.
+// givesWay waits until job "preempted" is stopped for job "claims" and that reason, and runs again when that has ended.
 func (w *site) givesWay(ctx context.Context, preempted, claims int, reason string) {
 	w.eventuallyTrue(ctx, "preempted", kueue.WorkloadPreempted, reason)
 	w.EventuallyRuns(ctx, "claims", claims, onH100)
@@ -159,15 +158,13 @@ func (w *site) givesWay(ctx context.Context, preempted, claims int, reason strin
 	w.EventuallyRuns(ctx, "preempted", preempted, onH100)
 }
 
-// queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it
-// passes over one that is like another which does not fit.
+// queues makes a TrainJob, and waits for its Workload: Kueue looks at none that is like another which does not fit.
 func (w *site) queues(ctx context.Context, job *kit.TrainJobBuilder) {
 	w.Make(ctx, job.Obj())
 	w.EventuallyWorkload(ctx, job.Name)
 }
 
-// eventuallyLaterThan waits for the second after the one in which a TrainJob came to its queue:
-// Kueue compares no finer times.
+// eventuallyLaterThan waits for the second after that in which a TrainJob came: Kueue compares no finer times.
 func (w *site) eventuallyLaterThan(ctx context.Context, job string) {
 	wl := w.Workload(ctx, job)
 	Expect(wl).NotTo(BeNil())

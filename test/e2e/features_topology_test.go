@@ -140,8 +140,7 @@ const (
 	rackLabel   = "example.com/rack"
 )
 
-// fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has
-// them as its topology.
+// fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has them as its topology.
 func (w *site) fabric(ctx context.Context) {
 	w.fabricQueue(ctx)
 	w.fabricNodes(ctx)
@@ -179,8 +178,7 @@ func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[stri
 	return job.PodPatch("example.com/"+replicatedJob, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
 }
 
-// eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology
-// assignment says, rank by rank, and returns their nodes in that order.
+// eventuallyPlaced waits until n pods run where their topology assignment says, rank by rank, and returns their nodes.
 func (w *site) eventuallyPlaced(ctx context.Context, job string, n int) []*corev1.Node {
 	var assigned []string
 	Eventually(ctx, func(g Gomega) {

@@ -113,8 +113,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 
 		By("preempting them, and starting them again")
-		// The new Trainer brings new runtimes: a Workload that was made of the old one is
-		// brought up to date when its job has stopped.
+		// The new Trainer brings new runtimes: an older Workload is brought up to date when its job has stopped.
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100, kit.Priority(w.Name("urgent"), 1000))
 		for _, job := range []string{"evicted", "waits"} {
 			w.EventuallyAtTheGate(ctx, job)
@@ -136,8 +135,7 @@ func exactlyPlaced(pods []corev1.Pod) {
 	}
 }
 
-// eventuallyStage waits until the last stage of a job runs as an admission to the first of
-// the pools has it.
+// eventuallyStage waits until the last stage of a job runs as an admission to the first of the pools has it.
 func (w *site) eventuallyStage(ctx context.Context, job string) {
 	tolerations := func(pod corev1.Pod) []corev1.Toleration { return world.Tolerations(&pod) }
 	Eventually(ctx, func() []corev1.Pod { return world.OfReplicatedJob(w.Pods(ctx, job), "node") }).Should(ConsistOf(And(
@@ -159,8 +157,7 @@ func startOf(ctx context.Context) string {
 
 const hidden = "hiddenByTheSpec"
 
-// hideField takes a field from the CRD of TrainJob, as a CRD of another generation would
-// have none of that name. It is back after the spec.
+// hideField takes a field from the CRD of TrainJob, as in one of another generation. It is back after the spec.
 func (w *site) hideField(ctx context.Context, name string) {
 	DeferCleanup(w.showField)
 	Expect(cluster.ChangeCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {

@@ -59,8 +59,7 @@ type site struct {
 	outside string
 }
 
-// newWorld makes a namespace, and takes everything away after the spec; a spec that
-// failed prints it first.
+// newWorld makes a namespace, and takes everything away after the spec; a spec that failed prints it first.
 func newWorld(ctx context.Context) *site {
 	w := &site{World: world.New(ctx, Default, GinkgoWriter, cluster, "e2e", world.NewSuffix())}
 	w.ledger = must(ledger.Watch(ctx, must(dynamic.NewForConfig(cluster.Config)), w.Namespace))
@@ -148,8 +147,7 @@ func read[T any](obj *unstructured.Unstructured) *T {
 	return into
 }
 
-// runsOutside says why pods of this spec run without quota on purpose: what the ledger
-// finds is reported, and fails nothing.
+// runsOutside says why pods run without quota on purpose: what the ledger finds is reported, and fails nothing.
 func (w *site) runsOutside(why string) { w.outside = why }
 
 // audit fails the spec where its pods asked for more than their jobs were charged for.
@@ -180,12 +178,10 @@ func logOf(component string) string {
 	return filepath.Join(cluster.LocalDir(), "logs", component+".log")
 }
 
-// notWrites are resources whose requests change nothing that TrainJobs are made of: what people are told, and
-// questions that have to be asked by a create.
+// notWrites are what people are told, and questions that have to be asked by a create.
 var notWrites = []string{"events", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
 
-// managerWrites tells by the audit log what the manager has written from now on, or tried to, as "verb resource name code".
-// Dry runs do not count.
+// managerWrites tells what the manager writes from now on, or tries to, as "verb resource name code", but for dry runs.
 func managerWrites() func() []string {
 	audit := must(logs.OpenAudit(logOf("audit")))
 	var seen []string
@@ -201,8 +197,7 @@ func managerWrites() func() []string {
 	}
 }
 
-// refuseManager has the API server refuse what the manager writes into TrainJobs of the
-// spec's namespace, until allow. What users write is not touched.
+// refuseManager has the API server refuse what the manager, and no user, writes into the spec's TrainJobs, until allow.
 func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
 	as := must(cluster.Impersonating("kueue-probe", "system:masters"))
 	probe := kit.TrainJob(w.Namespace, "probe").Obj()
@@ -215,8 +210,7 @@ func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) 
 	})
 }
 
-// policy is one of the spec's namespace for objects that are made or changed, of which an expression
-// has to be true.
+// policy is one of the spec's namespace for objects that are made or changed, of which an expression has to be true.
 func (w *site) policy(name string, groups, resources []string, expression string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name)}}
 	policy.Spec.FailurePolicy = new(admissionregistrationv1.Fail)
@@ -241,8 +235,7 @@ func bound(policy *admissionregistrationv1.ValidatingAdmissionPolicy) *admission
 	}
 }
 
-// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
-// end.
+// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's end.
 func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
 	binding := bound(policy)
 	allow = func(ctx context.Context) {

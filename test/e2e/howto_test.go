@@ -54,9 +54,8 @@ var _ = Describe("The how-to", func() {
 	)
 })
 
-// sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of
-// docs/use.md#from-python: a CustomTrainerContainer with options Name, Labels, Annotations,
-// TrainerCommand, TrainerArgs and RuntimePatch.
+// sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of docs/use.md#from-python: a
+// CustomTrainerContainer with options Name, Labels, Annotations, TrainerCommand, TrainerArgs and RuntimePatch.
 const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 
 // leaves are the values of indented JSON, and the keys that people choose.
@@ -112,8 +111,7 @@ var _ = It("The runbooks' commands look at a cluster that is in order", Serial, 
 	}
 }, SpecTimeout(specTimeout))
 
-// followsPage runs the blocks of a page, the last of which cleans up, and expects what the page
-// shows of a block's output to be printed.
+// followsPage runs the blocks of a page, of which the last cleans up, and expects the output that the page shows.
 func followsPage(ctx context.Context, page string) {
 	steps := docsSteps(page)
 	last := len(steps) - 1

@@ -34,8 +34,7 @@ import (
 // ourEntry is where our entry of a TrainJob without others stands for a JSON patch.
 const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/replicatedJobs/0/template/spec/template/spec"
 
-// Policies of an admin, for what this manager writes: they stand for webhooks and
-// controllers of others that know nothing of our entry.
+// Policies of an admin stand for webhooks and controllers of others that know nothing of our entry.
 var _ = DescribeTable("Where somebody's admission undoes what the manager writes the write is repeated less and less often, and the user is told", Label("control", "external"), Serial, since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
 	func(ctx context.Context, expression, note string) {
 		w, _ := newRunning(ctx, "runs")
@@ -54,8 +53,7 @@ var _ = DescribeTable("Where somebody's admission undoes what the manager writes
 	Entry("when it is refused", "", "is refused again and again", SpecTimeout(specTimeout)),
 )
 
-// interfere has an admission policy patch the spec of TrainJobs as the manager writes them
-// in the spec's namespace or, without an expression, refuse them.
+// interfere has a policy patch what the manager writes into the spec's TrainJobs or, without an expression, refuse it.
 func (w *site) interfere(ctx context.Context, expression string) {
 	refusal := w.policy("interferes", []string{trainer.GroupVersion.Group}, []string{"trainjobs"}, "false")
 	refusal.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{
@@ -98,8 +96,7 @@ var _ = It("A job that is evicted while Trainer resumes it keeps its quota until
 	}).Should(Succeed())
 }, SpecTimeout(specTimeout))
 
-// holdJobSets has a webhook hold such requests for JobSets of the spec as are held, counts
-// them, and returns how to let them through.
+// holdJobSets has a webhook hold requests for JobSets of the spec, counts them, and returns how to let them through.
 func (w *site) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
 	var count atomic.Int32
 	var known atomic.Bool

@@ -25,8 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// kubeletProduct is the GPU product of the one node whose pods are processes; see
-// docs/dev/kind.md.
+// kubeletProduct is the GPU product of the one node whose pods are processes; see docs/dev/kind.md.
 const kubeletProduct = "FAKE-KUBELET"
 
 var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
@@ -76,8 +75,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 		w.eventuallyTrainJob(ctx, "greedy", trainer.TrainJobFailed)
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
-		// The kernel killed it each time. A container runtime that sees the exit before the kernel's word
-		// on memory writes "Error" for the reason.
+		// The kernel killed it each time. A runtime that sees the exit first gives "Error" for the reason.
 		Expect(processesOf(pods, "greedy")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137)), HaveField("ExitCode", BeEquivalentTo(137))))
 		w.eventuallyFollows(ctx, "next")
 		Eventually(ctx, func() int { return len(processesOf(pods, "next")) }).Should(Equal(1))
@@ -204,8 +202,7 @@ type process struct {
 	ExitCode       int32
 }
 
-// processesOf returns those of a TrainJob, the first of them first, by every version of their pods: what a kubelet says of
-// one is there for a moment only.
+// processesOf returns those of a TrainJob in order, by all versions: a kubelet tells of one for a moment only.
 func processesOf(pods *record.Recorder, job string) (all []process) {
 	places := map[types.UID]int{}
 	for _, pod := range versionsOf[corev1.Pod](pods) {

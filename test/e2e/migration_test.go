@@ -167,8 +167,7 @@ func (w *site) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 	return running
 }
 
-// These specs stop processes and read the audit log, which only a local control plane
-// lets them do.
+// These specs stop processes and read the audit log, which only a local control plane lets them do.
 var _ = Describe("Before it is known whether the in-tree integration is active", Label("control", "external"), Serial, func() {
 	BeforeEach(func() {
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })

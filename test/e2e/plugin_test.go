@@ -27,8 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
-// and its exit code.
+// plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed and its exit code.
 func plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	return runBinary(ctx, "", "kubectl-trainjob", args...)
 }
@@ -86,8 +85,7 @@ func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout,
 
 func terminal() specs.Terminal { return specs.Terminal{Kubeconfig: cluster.Kubeconfig} }
 
-// runsPage runs the blocks of a page of the docs, the plugin's commands in them as a user; empty: as an
-// admin. The last block cleans up, whatever happens.
+// runsPage runs the blocks of a page, the plugin's commands as a user; empty: as an admin. The last one cleans up.
 func runsPage(ctx context.Context, page, user string) {
 	blocks := docsCommands(page)
 	last := len(blocks) - 1

@@ -22,8 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// shipped are the runtimes of Trainer's manifests, with the nodes to ask of each:
-// more than one where the runtime can be distributed.
+// shipped are the runtimes of Trainer's manifests, with the nodes to ask of each: several where it can be distributed.
 var shipped = map[string]int32{
 	"deepspeed-distributed":        3,
 	"jax-distributed":              2,
@@ -110,8 +109,7 @@ var _ = Describe("PodSets", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// allPods plays a TrainJob to its end and gives every pod that came to be, per
-// replicated job. Jobs that are not the last of their chain end as soon as they run.
+// allPods plays a TrainJob to its end and gives all pods by replicated job. Jobs of a chain end as soon as they run.
 func (w *site) allPods(ctx context.Context, job string) map[string]map[string]corev1.Pod {
 	seen := map[string]map[string]corev1.Pod{}
 	Eventually(ctx, func(g Gomega) {
@@ -129,8 +127,7 @@ func (w *site) allPods(ctx context.Context, job string) map[string]map[string]co
 	return seen
 }
 
-// allStarted reports whether the pods that a TrainJob has by now are as many as its
-// started child Jobs want, all of them running or done.
+// allStarted reports whether a TrainJob has the pods that its started child Jobs want, all running or done.
 func (w *site) allStarted(ctx context.Context, job string) bool {
 	pods, wanted := w.Pods(ctx, job), 0
 	for _, j := range w.ChildJobs(ctx, job) {
@@ -156,8 +153,7 @@ func described(spec *corev1.PodSpec) pod {
 	return p
 }
 
-// requests returns what a container asks for; limits count where no request is given,
-// as the API server defaults it.
+// requests returns what a container asks for; limits count where no request is given, as the API server defaults it.
 func requests(c *corev1.Container) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	maps.Copy(out, c.Resources.Limits)

@@ -30,8 +30,7 @@ import (
 // a finalizer, a TrainJob "stops" whose pod takes its time, a TrainJob "free" without a queue, and a tenant.
 type scene struct {
 	*site
-	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
-	// give, and makes dry runs.
+	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users give, and makes dry runs.
 	tenant client.Client
 }
 

@@ -297,8 +297,7 @@ func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.Dele
 	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name), how...))).To(Succeed())
 }
 
-// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
-// the pods of the former one.
+// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and no pod of the former one is left.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
 	w.EventuallyIs(ctx, &jobsetapi.JobSet{}, job, HaveField("UID", Not(Equal(than))))
 	former := HaveField("Labels", HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)))
@@ -339,8 +338,7 @@ func (w *site) usedGPUs(ctx context.Context) int64 {
 	return used
 }
 
-// eventuallyMadeOf waits until Trainer has heard of a replicated job that a runtime got: it
-// makes JobSets of the runtime as its cache has it.
+// eventuallyMadeOf waits until Trainer, which makes JobSets by its cache, has heard of a runtime's replicated job.
 func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
 	probes := 0
 	Eventually(ctx, func(g Gomega) {

@@ -178,8 +178,7 @@ func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
 	return managerPods(ctx, replicas)
 }
 
-// restartManager restarts the process of a local control plane, and elsewhere does what kubectl
-// rollout restart does, and waits until it is done.
+// restartManager restarts the process of a local control plane, and elsewhere the Deployment, and waits for it.
 func restartManager(ctx context.Context) {
 	if cluster.Local() {
 		control(ctx, "restart", cluster.Manager())

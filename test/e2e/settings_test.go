@@ -24,12 +24,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// readyTimeout is how long Kueue waits for pods in these specs: longer than a start takes
-// on a busy machine.
+// readyTimeout is how long Kueue waits for pods in these specs: longer than a start takes on a busy machine.
 const readyTimeout = 25 * time.Second
 
-// These specs change Kueue's own configuration and nothing of ours, which only a local
-// control plane lets them do.
+// These specs change Kueue's own configuration and nothing of ours, which only a local control plane lets them do.
 var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, Ordered, ContinueOnFailure, func() {
 	var w *site
 
@@ -159,8 +157,7 @@ func (w *site) closeNodes(ctx context.Context, product string) {
 	}
 }
 
-// configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
-// the spec's end. Kueue itself reads it when it starts.
+// configureKueue sets fields of Kueue's configuration, which it reads at its start, until restore or the spec's end.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
 	back := must(cluster.ConfigureKueue(ctx, set))
 	restore = func(ctx context.Context) { Expect(back(ctx)).To(Succeed()) }

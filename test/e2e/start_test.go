@@ -240,8 +240,7 @@ func (w *site) limit(ctx context.Context, resource, amount string) *corev1.Resou
 	return limit
 }
 
-// refuse has the API server refuse objects of the spec's namespace for which an expression
-// is false, as it is for the probe, until allow or the spec's end.
+// refuse has the API server refuse the spec's objects for which an expression is false, as for the probe, until allow.
 func (w *site) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
 	return w.enforce(ctx, w.policy("refuse-"+resource, []string{group}, []string{resource}, expression), func(ctx context.Context) error {
 		// Others may refuse it, too.

@@ -79,8 +79,7 @@ var _ = Describe("The scope of the manager's webhooks", Label("external"), Seria
 	}, SpecTimeout(specTimeout))
 })
 
-// eventuallyInScope waits until both webhook configurations have the same TrainJobs in scope:
-// those with a queue, or every one.
+// eventuallyInScope waits until both webhook configurations have TrainJobs with a queue in scope, or every one.
 func (w *site) eventuallyInScope(ctx context.Context, scope string) {
 	conditions := ContainElement(HaveField("Name", matchconditions.Queued))
 	if scope == every {

@@ -171,8 +171,7 @@ var _ = It("With the incremental dispatcher a TrainJob goes to the first worker 
 	w.ends(ctx, w.worker1, "llm")
 }, SpecTimeout(specTimeout))
 
-// expectCarriesWhatACheckSays runs a TrainJob of the manager cluster in a worker whose queue has an
-// admission check, which this stands in for.
+// expectCarriesWhatACheckSays runs a TrainJob in a worker behind an admission check, whose controller this is.
 func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 	s.ControlledCheck(ctx)
 	s.eventuallyOpen(ctx)
@@ -246,8 +245,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 		w.expectNothingHere(ctx, "llm")
 
 		w.worker1.revive(ctx)
-		// Which of the two is Kueue's to say; it keeps the one that was admitted first, and tries to
-		// reach a lost worker less and less often.
+		// Which of the two is Kueue's to say. It tries to reach a lost worker less and less often.
 		var running []*site
 		Eventually(ctx, func() []*site {
 			running = slices.DeleteFunc(w.workers(), func(worker *site) bool { return len(worker.Pods(ctx, "llm")) == 0 })
@@ -258,8 +256,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 	}, SpecTimeout(2*specTimeout))
 })
 
-// revive starts an API server again, and what has ended without it: kueue-trainer, as in a pod,
-// when it could not renew its lease.
+// revive starts an API server again, and kueue-trainer, which ended when it could not renew its lease.
 func (s *site) revive(ctx context.Context) {
 	Expect(s.Cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
 	Expect(s.Cluster.Repair(ctx, GinkgoWriter)).To(Succeed())

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kit is what tests of every kind share: builders in the words of the field, a scheme, and
-// clients of clusters that are not there. It imports nothing of this repository, so that every test
-// can import it.
+// Package kit is what tests of every kind share: builders in the words of the field, a scheme, and clients of clusters
+// that are not there. It imports nothing of this repository, so that every test can import it.
 package kit
 
 import (
@@ -17,8 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Labels that NVIDIA's GPU Feature Discovery puts on nodes, and their values on the
-// nodes of the local cluster.
+// Labels that NVIDIA's GPU Feature Discovery puts on nodes, and their values on the nodes of the local cluster.
 const (
 	ProductLabel = "nvidia.com/gpu.product"
 	FamilyLabel  = "nvidia.com/gpu.family"
@@ -146,8 +144,7 @@ func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.
 	return t
 }
 
-// Tolerate adds a user's patch that lets the pods of the one job of torch-distributed
-// onto nodes with any of the tolerated taints.
+// Tolerate adds a user's patch that lets the pods of the one job of torch-distributed onto tainted nodes.
 func (t *TrainJobBuilder) Tolerate(tolerations ...corev1.Toleration) *TrainJobBuilder {
 	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Tolerations: tolerations}})
 }
@@ -189,9 +186,8 @@ func (q Quota) resource() kueue.ResourceQuota {
 	return kueue.ResourceQuota{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}
 }
 
-// ClusterQueue builds a ClusterQueue that any namespace may use, which preempts
-// within itself by priority, and which takes the first of its flavors that a job can
-// have, be it by preemption. All its quotas are of one resource.
+// ClusterQueue builds a ClusterQueue that any namespace may use, which preempts within itself by priority, and which
+// takes the first of its flavors that a job can have, be it by preemption. All its quotas are of one resource.
 func ClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{GPU}}
 	for _, q := range quotas {
@@ -212,9 +208,8 @@ func ClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	}
 }
 
-// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue with a quota of it, and
-// the LocalQueue that leads there. Behind admission checks, which find the places in place of its
-// flavor, that names no nodes.
+// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue with a quota of it, and the LocalQueue
+// that leads there. Behind admission checks, which find the places in place of its flavor, that names no nodes.
 func Queue(local *kueue.LocalQueue, flavor *kueue.ResourceFlavor, quota Quota, checks ...string) []client.Object {
 	quota.Flavor = flavor.Name
 	queue := ClusterQueue(string(local.Spec.ClusterQueue), quota)

@@ -40,8 +40,7 @@ func Scheme(add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	return scheme
 }
 
-// Fake starts a client of a cluster that is not there and has those objects. Status is a
-// subresource of none of them, unless the caller says so.
+// Fake starts a client of a cluster that has those objects. Status is a subresource where the caller says so.
 func Fake(scheme *runtime.Scheme, objects ...client.Object) *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
 }
@@ -83,8 +82,7 @@ func Forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
 }
 
-// Refusing has an API server refuse what is got or listed, where refuse says an error. A list has
-// its namespace alone as key.
+// Refusing has an API server refuse a get or list where refuse says an error. A list has its namespace alone as key.
 func Refusing(refuse func(object any, key client.ObjectKey) error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {

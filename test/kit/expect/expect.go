@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Same compares what a test wants with what it got. Where they differ the test fails with that
-// sentence and the difference, and goes on.
+// Same fails a test, which goes on, with that sentence and the difference between what it wants and what it got.
 func Same[T any](t testing.TB, sentence string, want, got T, options ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
@@ -59,8 +58,7 @@ func Must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// ErrorWith ends a test that needs an error, and fails it for each part that the error does
-// not have.
+// ErrorWith ends a test that needs an error, and fails it for each part that the error does not have.
 func ErrorWith(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	Need(t, err != nil, "No error, want one with %q", parts)
@@ -77,8 +75,7 @@ func FieldsAndTypes(errs field.ErrorList) (all []string) {
 	return all
 }
 
-// Says fails a test where an error does not have the text in it, or where there is any and the text
-// is empty.
+// Says fails a test where an error does not have the text in it, or where there is any and the text is empty.
 func Says(t testing.TB, err error, text string) {
 	t.Helper()
 	if text == "" && err != nil || text != "" && !strings.Contains(Text(err), text) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logs reads what a local control plane writes into its logs from now on, and counts API requests
-// by its audit log.
+// Package logs reads logs of a local control plane from now on, and counts API requests by its audit log.
 package logs
 
 import (
@@ -59,8 +58,7 @@ type Outcome string
 const (
 	// Done is what was asked for.
 	Done Outcome = "done"
-	// NoChange is a write after which the object is the same; it is only told where the log
-	// holds bodies.
+	// NoChange is a write after which the object is the same; it is only told where the log holds bodies.
 	NoChange Outcome = "no change"
 	// Missing is 404 for a read.
 	Missing Outcome = "not found"
@@ -135,8 +133,7 @@ func (a *Audit) Events(take func(*Event)) error {
 	})
 }
 
-// Count counts the requests since the last call that are about objects of a namespace;
-// an empty namespace counts all.
+// Count counts the requests since the last call that are about objects of a namespace; an empty namespace counts all.
 func (a *Audit) Count(namespace string) (Counts, error) {
 	counts := Counts{}
 	err := a.Events(func(e *Event) {

@@ -66,8 +66,7 @@ func (t Terminal) Command(ctx context.Context, name string, args ...string) *exe
 	return t.at(exec.CommandContext(ctx, filepath.Join(Root(), "bin", name), args...))
 }
 
-// Shell is a block of shell commands as a reader of the docs runs it. It ends at the first command that
-// fails.
+// Shell is a block of shell commands as a reader of the docs runs it. It ends at the first command that fails.
 func (t Terminal) Shell(ctx context.Context, block string) *exec.Cmd {
 	return t.at(exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block))
 }

@@ -55,8 +55,7 @@ func (w *World) Edit(ctx context.Context, name string, change func(*trainer.Trai
 	w.g.Expect(w.TryEdit(ctx, name, change)).To(gomega.Succeed())
 }
 
-// TryEdit changes a TrainJob as the admin, again when somebody else was faster, and
-// gives the API server's answer.
+// TryEdit changes a TrainJob as the admin, again when somebody else was faster, and gives the API server's answer.
 func (w *World) TryEdit(ctx context.Context, name string, change func(*trainer.TrainJob)) error {
 	job := kit.TrainJob(w.Namespace, name).Obj()
 	return TryChange(ctx, w, job, func() { change(job) })
@@ -140,8 +139,7 @@ func (w *World) TouchPods(ctx context.Context, job string) {
 	}
 }
 
-// ControlledCheck adds an admission check to the world's ClusterQueue, whose controller the test is, and
-// returns its name.
+// ControlledCheck adds an admission check, whose controller the test is, to the world's ClusterQueue, and names it.
 func (w *World) ControlledCheck(ctx context.Context) string {
 	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("site")}}
 	check.Spec.ControllerName = "example.com/site"

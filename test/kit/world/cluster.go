@@ -38,8 +38,7 @@ type Cluster struct {
 	// Kubeconfig is the file that Config came from.
 	Kubeconfig string
 
-	// Integration is who looked after queued TrainJobs when we connected: "external" or
-	// "in-tree".
+	// Integration is who looked after queued TrainJobs when we connected: "external" or "in-tree".
 	Integration string
 
 	// overrides is set where Trainer is 2.1.
@@ -107,8 +106,7 @@ func (c *Cluster) state() (state, error) {
 	return s, json.Unmarshal(content, &s)
 }
 
-// Address is where a component of a local control plane serves something: "health",
-// "metrics" or "webhook".
+// Address is where a component of a local control plane serves something: "health", "metrics" or "webhook".
 func (c *Cluster) Address(component, purpose string) (string, error) {
 	s, err := c.state()
 	if err != nil {
@@ -157,8 +155,7 @@ func (c *Cluster) Impersonating(user string, groups ...string) (client.Client, e
 	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
 }
 
-// Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root,
-// with the flags of Start.
+// Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root, with Start's flags.
 func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
 		return Use(kubeconfig)
@@ -170,9 +167,8 @@ func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) 
 	return Start(ctx, filepath.Join(root, dir), progress, flags...)
 }
 
-// Start brings a local control plane up in dir, which progress is told of, and
-// connects to it. The flags are those of `localcluster up`. Stop takes it down again. What
-// somebody left in dir who was killed is taken down first.
+// Start brings a local control plane up in dir, which progress is told of, and connects to it. The flags are those of
+// `localcluster up`. Stop takes it down again. What somebody left in dir who was killed is taken down first.
 func Start(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
 	if err := localcluster(ctx, dir, progress, "down"); err != nil {
 		return nil, err
@@ -194,8 +190,7 @@ func (c *Cluster) Local() bool { return c.localDir != "" }
 // LocalDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 func (c *Cluster) LocalDir() string { return c.localDir }
 
-// KindDir is where make kind-up keeps what it made a cluster with, the chart's values among it;
-// empty for other clusters.
+// KindDir is where make kind-up keeps what it made a cluster with, the chart's values too; empty for other clusters.
 func (c *Cluster) KindDir() string { return beside(c.Kubeconfig, "values.yaml") }
 
 // Manager names the component that integrates TrainJobs with Kueue.

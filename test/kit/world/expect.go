@@ -30,8 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// EventuallyRuns waits until a TrainJob has exactly n pods, all bound and running, on
-// nodes that carry the given labels.
+// EventuallyRuns waits until a TrainJob has exactly n pods, all running, on nodes that carry the given labels.
 func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabels map[string]string) []corev1.Pod {
 	var pods []corev1.Pod
 	w.g.Eventually(ctx, func() []corev1.Pod {
@@ -100,8 +99,7 @@ func Condition(name string, status metav1.ConditionStatus, reason ...string) gom
 	return gomega.HaveField("Status.Conditions", gomega.ContainElement(gomega.And(is...)))
 }
 
-// EventuallyIs reads an object of the world's namespace, or a cluster-wide one, until it is there and all of
-// this is true of it.
+// EventuallyIs reads an object of the world's namespace, or a cluster-wide one, until all of this is true of it.
 func (w *World) EventuallyIs(ctx context.Context, obj client.Object, name string, is ...gomegatypes.GomegaMatcher) {
 	w.g.Eventually(ctx, func() (client.Object, error) { return obj, w.read(ctx, obj, name) }).Should(gomega.And(is...), "%T %s", obj, name)
 }
@@ -126,14 +124,12 @@ func (w *World) EventuallyPods(ctx context.Context, job string, n int) {
 	w.g.Eventually(ctx, w.Pods).WithArguments(ctx, job).Should(gomega.HaveLen(n))
 }
 
-// EventuallyPending waits until a TrainJob's Workload is there and was looked at by
-// Kueue, which keeps it waiting.
+// EventuallyPending waits until a TrainJob's Workload is there and was looked at by Kueue, which keeps it waiting.
 func (w *World) EventuallyPending(ctx context.Context, job string) {
 	w.EventuallyWorkload(ctx, job, Condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse))
 }
 
-// EventuallyGone waits until a deleted object is no more: while its finalizers hold it,
-// nothing of its name can be made.
+// EventuallyGone waits until a deleted object is no more: while finalizers hold it, none of its name can be made.
 func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
 	w.g.Eventually(ctx, func() bool {
 		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
@@ -162,16 +158,14 @@ func (w *World) ConsistentlyIdle(ctx context.Context, job string) {
 	w.g.Consistently(ctx, w.Pods).WithArguments(ctx, job).WithTimeout(time.Second).Should(gomega.BeEmpty())
 }
 
-// EventuallyCaughtUp waits until a TrainJob that is made now, and waits for ever, has its
-// Workload: events before it are dealt with, or about to be.
+// EventuallyCaughtUp waits for the Workload of a new TrainJob: events before it are dealt with, or about to be.
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
 	name := "sentinel-" + rand.String(5)
 	w.Make(ctx, w.Job(name).Queue("nowhere").Obj())
 	w.EventuallyWorkload(ctx, name)
 }
 
-// EventuallyAtTheGate waits until a TrainJob is suspended and our entry holds only
-// the gate, after all other entries. The in-tree integration has no gate.
+// EventuallyAtTheGate waits until a TrainJob is suspended and our last entry holds only the gate, which in-tree has not.
 func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
 	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Spec.Suspend", gomega.HaveValue(gomega.BeTrue()))}
 	if w.Cluster.Integration == External {
@@ -180,8 +174,7 @@ func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
 	w.EventuallyIs(ctx, &trainer.TrainJob{}, job, is...)
 }
 
-// GatedEntry reports whether the last entry is ours and says nothing but the gate,
-// for every replicated job it names.
+// GatedEntry reports whether the last entry is ours and says nothing but the gate, for every replicated job it names.
 func GatedEntry(t *trainer.TrainJob) bool {
 	entries := t.Spec.RuntimePatches
 	if len(entries) == 0 || entries[len(entries)-1].Manager != patch.Manager {

@@ -22,8 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigureKueue sets fields of Kueue's configuration, below those that it has, until restore. Kueue itself
-// reads it at its start.
+// ConfigureKueue sets fields of Kueue's configuration, which it reads at its start, until restore.
 func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (restore func(context.Context) error, err error) {
 	return c.configure(ctx, kueueConfig, set)
 }
@@ -36,8 +35,7 @@ func (c *Cluster) RestartKueueWith(
 	return c.restartWith(ctx, progress, kueueConfig, set, components...)
 }
 
-// RestartManagerWith sets fields of kueue-trainer's configuration and starts it again, until restore,
-// which does so, too.
+// RestartManagerWith sets fields of kueue-trainer's configuration and starts it again, and so does restore.
 func (c *Cluster) RestartManagerWith(ctx context.Context, progress io.Writer, set map[string]any) (restore func(context.Context) error, err error) {
 	return c.restartWith(ctx, progress, managerConfig, set, c.Manager())
 }
@@ -141,8 +139,7 @@ func FreePort() int {
 	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// WriteConfig writes the configuration of a component of a local control plane to a file, with
-// changes, for another process of it.
+// WriteConfig writes a component's configuration to a file, with changes, for another process of it.
 func (c *Cluster) WriteConfig(component, file string, changes map[string]any) error {
 	data, err := os.ReadFile(filepath.Join(c.localDir, "config", component+".yaml"))
 	if err != nil {

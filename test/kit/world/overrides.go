@@ -19,10 +19,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// translating lets specs speak of runtimePatches whatever Trainer the cluster runs: on one
-// with Trainer 2.1, TrainJobs that are created and updated have podTemplateOverrides,
-// and those that are read have their overrides as patches, the manager's as the entry of
-// the manager.
+// translating lets specs speak of runtimePatches whatever Trainer the cluster runs: on one with Trainer 2.1, TrainJobs
+// that are created and updated have podTemplateOverrides, and those that are read have their overrides as patches, the
+// manager's as the entry of the manager.
 func translating(c client.WithWatch, overrides *atomic.Bool) client.WithWatch {
 	written := func(obj client.Object, write func(client.Object) error) error {
 		job, ok := obj.(*trainer.TrainJob)

@@ -58,14 +58,12 @@ func (c *Cluster) ExtendCRD(ctx context.Context, extended bool) error {
 	})
 }
 
-// Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
-// else, jobs and manager included, runs on meanwhile.
+// Upgrade brings a newer Trainer and its JobSet to a local control plane. All else runs on meanwhile.
 func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
 	return c.change(ctx, progress, "up", "--trainer", trainer)
 }
 
-// UpgradeCRDs brings the CRDs of a newer Trainer to a local control plane, as the first
-// step of an upgrade that Upgrade completes.
+// UpgradeCRDs brings the CRDs of a newer Trainer, as the first step of an upgrade that Upgrade completes.
 func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.Writer) error {
 	return c.change(ctx, progress, "crds", "--trainer", trainer)
 }
