@@ -34,7 +34,7 @@ var (
 var _ = It("Killed at random the manager loses no TrainJob, restarts no pod and leaves nothing behind", Label("control"), Serial, core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
 	w := newPools(ctx, "16", "16")
 	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	DeferCleanup(repair)
 
 	pods := w.record(ctx, podResource)
 	busy := 0

@@ -137,8 +137,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 
 	It("BothIntegrations", since(world.Trainer22), func(ctx context.Context) {
 		w.restoreLater(ctx, kueueConfig, managerConfig)
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
+		DeferCleanup(repair)
+		handOver(ctx, world.Both)
 		found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
 		shell(ctx, found.Commands[0])
 		w.eventuallyFinds(ctx, "error", "KueueNotRestarted", ofKueue)
@@ -176,16 +176,16 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
 		shell(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
 		w.eventuallyLost(ctx, "GatesLeft")
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.eventuallyLost(ctx, "NoIntegration")
 	}, SpecTimeout(specTimeout))
 
 	It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+		DeferCleanup(repair)
 		Expect(w.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ourWebhook}})).To(Succeed())
 		w.eventuallyFinds(ctx, "error", "WebhookMissing", "MutatingWebhookConfiguration "+ourWebhook)
 		w.eventuallyFinds(ctx, "error", "WebhookWithoutEffect", "MutatingWebhookConfiguration "+ourWebhook)
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.eventuallyInOrder(ctx)
 	}, SpecTimeout(specTimeout))
 

@@ -35,7 +35,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(HaveLen(1), "the pod is made")
 		w.ConsistentlyUnbound(ctx, "waiting")
 
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.EventuallyAtTheGate(ctx, "waiting")
 		w.EventuallyPods(ctx, "waiting", 0)
 		w.Succeed(ctx, "running")
@@ -89,7 +89,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
 		before, wl := w.TrainJob(ctx, "runs"), w.Workload(ctx, "runs")
 		stopComponent(ctx, cluster.Manager())
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 		Expect(w.TrainJob(ctx, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
 		Expect(w.Workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
@@ -104,7 +104,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
 		former := w.MakeRunning(ctx, w.Job("started"), 1, nil, suspended)
 
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.EventuallyRuns(ctx, "suspended", 1, onH100)
 		w.EventuallyCondition(ctx, "started", kueue.WorkloadAdmitted)
 		Expect(world.UIDs(w.EventuallyRuns(ctx, "started", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")

@@ -173,6 +173,14 @@ func control(ctx context.Context, action string, components ...string) {
 	}
 }
 
+// repair starts what is missing on a local control plane and installs its manifests again.
+func repair(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) }
+
+// handOver hands TrainJobs over to another integration while they run.
+func handOver(ctx context.Context, integration string) {
+	Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
+}
+
 // logOf is the log of a component of a local control plane, or the audit log.
 func logOf(component string) string {
 	return filepath.Join(cluster.LocalDir(), "logs", component+".log")

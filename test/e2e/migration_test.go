@@ -20,9 +20,7 @@ import (
 
 // These specs change Kueue's configuration, which only a local control plane lets them do.
 var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), Serial, func() {
-	BeforeEach(func(ctx context.Context) {
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-	})
+	BeforeEach(func() { DeferCleanup(repair) })
 
 	It("migrate there and back: no pod restarts, who waited or was preempted runs later", since(world.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
@@ -43,8 +41,8 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.EventuallyWorkload(ctx, "waits", Not(BeNil()))
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
-		handOver := func(integration string) {
-			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
+		migrate := func(integration string) {
+			handOver(ctx, integration)
 			for job := range running {
 				w.Touch(ctx, job)
 				w.TouchPods(ctx, job)
@@ -57,19 +55,19 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		foretold, refused, _ := plugin(ctx, "hand-back", "-n", w.Namespace, "--dry-run")
 		Expect(foretold + refused).To(ContainSubstring("nothing stands in the way of"))
-		handOver(world.InTree)
+		migrate(world.InTree)
 		// The in-tree integration adds its entry to what is in no queue, too.
 		free := kit.TrainJob(w.Namespace, "free").Obj()
 		free.Spec.Suspend = new(true)
 		w.Make(ctx, free)
-		handOver(world.External)
+		migrate(world.External)
 		w.PatchJSON(ctx, free, `{"metadata":{"labels":{"example.com/team":"a"}}}`)
 		w.PatchJSON(ctx, free, `{"spec":{"suspend":false}}`)
 		w.EventuallyRuns(ctx, "free", 1, nil)
 		// As the documentation has it: at no time does nobody look after TrainJobs.
-		handOver(world.Both)
+		migrate(world.Both)
 		Eventually(ctx, func() string { return handBack(ctx) }).Should(ContainSubstring("waits: gate removed"))
-		handOver(world.InTree)
+		migrate(world.InTree)
 		// The in-tree integration starts what waited under this one ...
 		w.Make(ctx, w.Job("later").GPUs("8").Obj())
 		w.Finish(ctx, "torch", "succeeded")
@@ -80,7 +78,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		delete(names, started)
 
 		// ... and this one what waited under that one.
-		handOver(world.External)
+		migrate(world.External)
 		for job := range running {
 			w.Finish(ctx, job, "succeeded")
 		}
@@ -97,11 +95,11 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		w.EventuallyAtTheGate(ctx, "waits")
 		Expect(w.gates(ctx, "waits")).To(ConsistOf(patch.AdmissionGate))
-		Expect(cluster.HandOver(ctx, world.InTree, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.InTree)
 		Expect(jsonOf(w.raw(ctx, "waits", "spec", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
 
-		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.External)
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.Finish(ctx, "runs", "succeeded")
 		exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
@@ -113,7 +111,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		wl := w.Workload(ctx, "runs")
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
-		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.Both)
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		for _, job := range []string{"runs", "waits"} {
@@ -127,7 +125,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		second := map[string]string{"waits": "new", "new": "waits"}[first]
 
 		pods, wl = w.Pods(ctx, first), w.Workload(ctx, first)
-		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.External)
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 0\n"))
 		w.ConsistentlyKeeps(ctx, first, pods, wl)
 		w.Finish(ctx, first, "succeeded")
@@ -169,13 +167,11 @@ func (w *site) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 
 // These specs stop processes and read the audit log, which only a local control plane lets them do.
 var _ = Describe("Before it is known whether the in-tree integration is active", Label("control", "external"), Serial, func() {
-	BeforeEach(func() {
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-	})
+	BeforeEach(func() { DeferCleanup(repair) })
 
 	It("a start beside it writes nothing, before the answer and after", since(world.Trainer22), long, Label("invariant", "stock-neighbours"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0", gpuToleration)
-		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.Both)
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")

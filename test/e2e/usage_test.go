@@ -30,7 +30,7 @@ import (
 var _ = It("The ledger of resource seconds says what the objects' own versions say, however often the manager is killed", Label("control"), Serial, long, func(ctx context.Context) {
 	w := newPools(ctx, "16", "0")
 	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	DeferCleanup(repair)
 	book := w.record(ctx, workloadResource, trainJobResource)
 
 	w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).

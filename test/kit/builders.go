@@ -5,6 +5,7 @@
 package kit
 
 import (
+	"cmp"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -180,10 +181,7 @@ type Quota struct {
 }
 
 func (q Quota) resource() kueue.ResourceQuota {
-	if q.Of != "" {
-		return kueue.ResourceQuota{Name: q.Of, NominalQuota: resource.MustParse(q.Amount)}
-	}
-	return kueue.ResourceQuota{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}
+	return kueue.ResourceQuota{Name: cmp.Or(q.Of, GPU), NominalQuota: resource.MustParse(cmp.Or(q.Amount, q.GPUs))}
 }
 
 // ClusterQueue builds a ClusterQueue that any namespace may use, which preempts within itself by priority, and which
