@@ -181,7 +181,7 @@ func (w *site) expectAdmittedAfter(ctx context.Context, job string, there time.T
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.makeQueue(ctx, "other", "a100", "8")
+		w.makeOther(ctx)
 		w.MakeRunning(ctx, w.Job("moves").GPUs("8"), 1, onH100)
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", new(true) })
 		w.EventuallyWorkload(ctx, "moves", HaveField("Status.Admission.ClusterQueue", BeEquivalentTo(w.Name("other"))))

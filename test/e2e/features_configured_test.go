@@ -229,7 +229,7 @@ var _ = Describe("Where namespaces opt in", Label("control", "external"), core, 
 	in := func(ctx context.Context) { label(ctx, `"true"`) }
 	out := func(ctx context.Context) { label(ctx, `null`) }
 	entry := func(ctx context.Context, job string) string {
-		return fmt.Sprint(w.raw(ctx, job, "spec", "runtimePatches"))
+		return fmt.Sprint(w.raw(ctx, job, "runtimePatches"))
 	}
 	workloads := func(ctx context.Context) ([]string, error) { return w.Names(ctx, &kueue.WorkloadList{}) }
 

@@ -38,9 +38,9 @@ const specTimeout = 3 * time.Minute
 
 func must[T any](value T, err error) T { return specs.Must(value, err) }
 
-// raw returns a list of a TrainJob as the API server stores it, without Go types.
-func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
-	list, _, err := unstructured.NestedSlice(get(ctx, w, world.NewTrainJob(), job).Object, fields...)
+// raw returns a list of a TrainJob's spec as the API server stores it, without Go types.
+func (w *site) raw(ctx context.Context, job, field string) []any {
+	list, _, err := unstructured.NestedSlice(get(ctx, w, world.NewTrainJob(), job).Object, "spec", field)
 	Expect(err).NotTo(HaveOccurred())
 	return list
 }
@@ -91,9 +91,9 @@ func newRunningOf(ctx context.Context, job string, changes ...kit.RuntimeChange)
 	return w, runtime
 }
 
-// makeQueue makes one more LocalQueue and its ClusterQueue, which has GPUs of one of the spec's flavors.
-func (w *site) makeQueue(ctx context.Context, name, flavor, gpus string) {
-	w.Make(ctx, kit.ClusterQueue(w.Name(name), kit.Quota{Flavor: w.Name(flavor), GPUs: gpus}), kit.LocalQueue(w.Namespace, name, w.Name(name)))
+// makeOther makes LocalQueue "other" and its ClusterQueue, which has 8 A100s.
+func (w *site) makeOther(ctx context.Context) {
+	w.Make(ctx, kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}), kit.LocalQueue(w.Namespace, "other", w.Name("other")))
 }
 
 func (w *site) leave(ctx context.Context) {

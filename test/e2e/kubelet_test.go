@@ -67,7 +67,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 	It("a job that takes too much memory is restarted by its JobSet with the quota that it has, and fails in the end", func(ctx context.Context) {
 		pods := w.record(ctx, podResource)
-		w.Make(ctx, w.restarting(ctx, 1))
+		w.Make(ctx, w.restarting(ctx))
 		job := w.payload("greedy", "-memory=300").Runtime(w.Name("torch-distributed")).GPUs("8").Request(corev1.ResourceMemory, "64Mi").Obj()
 		w.Make(ctx, job)
 		w.EventuallyCondition(ctx, "greedy", kueue.WorkloadAdmitted)
@@ -86,7 +86,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 	It("a job that fails is restarted by its JobSet with the quota that it has", func(ctx context.Context) {
 		pods := w.record(ctx, podResource)
-		w.Make(ctx, w.restarting(ctx, 1), w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
+		w.Make(ctx, w.restarting(ctx), w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
 		Eventually(ctx, func() int { return len(processesOf(pods, "flaky")) }).Should(Equal(2))
 		Expect(processesOf(pods, "flaky")[0].ExitCode).To(BeEquivalentTo(3))
 		Expect(evictions(w.Workload(ctx, "flaky"))).To(BeZero())
@@ -170,10 +170,10 @@ func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
 	return job
 }
 
-// restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
-func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
+// restarting makes torch-distributed with a JobSet that is restarted once when a pod fails.
+func (w *site) restarting(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	return w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
-		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
+		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
 		// Or the kubelet starts the container again by itself, as JobSet has it by default.
 		kit.RuntimePod(spec).RestartPolicy = corev1.RestartPolicyNever
 	})

@@ -121,7 +121,7 @@ var _ = Describe("A queued TrainJob", func() {
 
 	It("moves to another queue while it waits", core, func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.makeQueue(ctx, "other", "a100", "8")
+		w.makeOther(ctx)
 		w.MakePending(ctx, w.Job("moves").GPUs("8"))
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = "other" })
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
@@ -144,7 +144,7 @@ var _ = Describe("A queued TrainJob", func() {
     `+ofNode(`{volumes: [{name: scratch, emptyDir: {sizeLimit: 2048Mi}}],
       containers: [{name: node, volumeMounts: [{name: scratch, mountPath: /scratch, readOnly: false}]}]}`))
 		w.EventuallyRuns(ctx, "plain", 1, onH100)
-		Expect(w.raw(ctx, "plain", "spec", "runtimePatches")).To(ContainElement(SatisfyAll(
+		Expect(w.raw(ctx, "plain", "runtimePatches")).To(ContainElement(SatisfyAll(
 			HaveKeyWithValue("manager", "example.com/user"),
 			WithTransform(jsonOf, SatisfyAll(ContainSubstring(`"sizeLimit":"2048Mi"`), ContainSubstring(`"readOnly":false`))))))
 	}, SpecTimeout(specTimeout))

@@ -96,7 +96,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.EventuallyAtTheGate(ctx, "waits")
 		Expect(w.gates(ctx, "waits")).To(ConsistOf(patch.AdmissionGate))
 		handOver(ctx, world.InTree)
-		Expect(jsonOf(w.raw(ctx, "waits", "spec", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
+		Expect(jsonOf(w.raw(ctx, "waits", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
 
 		handOver(ctx, world.External)

@@ -68,15 +68,12 @@ func runShell(ctx context.Context, block string) (stdout, stderr string, code in
 	return terminal().Run(terminal().Shell(ctx, block), "")
 }
 
-// shell runs blocks that succeed; it gives what they printed.
-func shell(ctx context.Context, blocks ...string) string {
-	all := ""
+// shell runs blocks that succeed.
+func shell(ctx context.Context, blocks ...string) {
 	for _, block := range blocks {
-		stdout, stderr, code := runShell(ctx, block)
+		_, stderr, code := runShell(ctx, block)
 		Expect(code).To(BeZero(), "%s\n%s", block, stderr)
-		all += stdout
 	}
-	return all
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {

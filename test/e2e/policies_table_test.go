@@ -245,22 +245,22 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":"runs"}}}`)),
 		"create a pod that looks like a TrainJob's":     denied("leave out label", func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.likePod("other")) }),
 		"make a pod look like a TrainJob's":             denied("leave out label", patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}}}`)),
-		"take the Job controller's finalizer off a pod": denied("only Kubernetes takes finalizer", patchesPod("runs", "node", dropFinalizers)),
-		"have Kubernetes delete a pod as one too many": denied("annotations of Kubernetes", patchesPod("mine", "node",
+		"take the Job controller's finalizer off a pod": denied("only Kubernetes takes finalizer", patchesPod("runs", dropFinalizers)),
+		"have Kubernetes delete a pod as one too many": denied("annotations of Kubernetes", patchesPod("mine",
 			`{"metadata":{"annotations":{"batch.kubernetes.io/job-completion-index":null}}}`)),
-		"have Kubernetes release a pod by a label that its Job may select by": denied("its labels", patchesPod("mine", "node",
+		"have Kubernetes release a pod by a label that its Job may select by": denied("its labels", patchesPod("mine",
 			`{"metadata":{"labels":{"example.com/own":"x"}}}`)),
 		"hide a pod that runs": denied("runs on the quota of its TrainJob", patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":null}}}`)),
 		"hide a pod that runs from its JobSet": denied("runs on the quota of its TrainJob",
 			patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)),
-		"orphan a pod that runs":        denied("runs on the quota of its TrainJob", patchesPod("runs", "node", dropOwner)),
-		"fill a pod with an annotation": denied("take some away", patchesPod("mine", "node", longAnnotation)),
-		"fill a pod with annotations":   denied("take some away", patchesPod("mine", "node", manyAnnotations)),
+		"orphan a pod that runs":        denied("runs on the quota of its TrainJob", patchesPod("runs", dropOwner)),
+		"fill a pod with an annotation": denied("take some away", patchesPod("mine", longAnnotation)),
+		"fill a pod with annotations":   denied("take some away", patchesPod("mine", manyAnnotations)),
 		"fill a gated pod":              denied("take some away", patches(&corev1.Pod{}, "gated", manyAnnotations)),
-		"fill a pod with tolerations": denied("64 tolerations", patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
+		"fill a pod with tolerations": denied("64 tolerations", patchesPodAs(types.JSONPatchType, "mine", "["+hundred(
 			`{"op":"add","path":"/spec/tolerations/-","value":{"key":"example.com/%d","operator":"Exists"}}`)+"]")),
-		"fill a pod with finalizers": denied("take some away", patchesPod("mine", "node", manyFinalizers)),
-		"fill a pod with the name of its image": denied("take some away", patchesPodAs(types.StrategicMergePatchType, "mine", "node",
+		"fill a pod with finalizers": denied("take some away", patchesPod("mine", manyFinalizers)),
+		"fill a pod with the name of its image": denied("take some away", patchesPodAs(types.StrategicMergePatchType, "mine",
 			`{"spec":{"containers":[{"name":"node","image":"`+strings.Repeat("x", 2000)+`"}]}}`)),
 		"fill a pod with the arguments of an ephemeral container":   denied("take some away", debugsPod("sized", `"image":"x","args":["`+strings.Repeat("x", 5000)+`"]`)),
 		"fill a pod with the environment of an ephemeral container": denied("take some away", debugsPod("sized", `"image":"x","env":[`+hundred(`{"name":"V%d","value":"x"}`)+`]`)),
@@ -485,13 +485,12 @@ func ofWorkload(job, patch string) request {
 	}
 }
 
-func patchesPod(job, replicatedJob, patch string) request {
-	return patchesPodAs(types.MergePatchType, job, replicatedJob, patch)
-}
+// patchesPod is the request of a merge patch of the pod of a TrainJob's replicated job "node".
+func patchesPod(job, patch string) request { return patchesPodAs(types.MergePatchType, job, patch) }
 
-func patchesPodAs(kind types.PatchType, job, replicatedJob, patch string) request {
+func patchesPodAs(kind types.PatchType, job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, replicatedJob).Name, kind, patch)
+		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, "node").Name, kind, patch)
 	}
 }
 

@@ -98,7 +98,7 @@ var _ = Describe("With the policies at the API server", Label("policies", "exter
 
 	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		first := w.MakeRunning(ctx, w.Job("job").Runtime(w.Name("torch-distributed")).GPUs("8"), 1, onH100, w.restarting(ctx, 1))
+		first := w.MakeRunning(ctx, w.Job("job").Runtime(w.Name("torch-distributed")).GPUs("8"), 1, onH100, w.restarting(ctx))
 		w.Finish(ctx, "job", "failed")
 		Eventually(ctx, func() int32 { return get(ctx, w, &jobsetapi.JobSet{}, "job").Status.Restarts }).Should(BeEquivalentTo(1))
 		Eventually(ctx, func() []types.UID { return world.UIDs(w.Pods(ctx, "job")) }).ShouldNot(ContainElement(first[0].UID))

@@ -131,7 +131,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 
 		helm(ctx, "uninstall")
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
-		Expect(jsonOf(w.raw(ctx, "waits", "spec", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
+		Expect(jsonOf(w.raw(ctx, "waits", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
 		Expect(w.TrainJob(ctx, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
 		Expect(w.Workload(ctx, "waits")).To(BeNil())
 		Expect(w.Workload(ctx, "runs").Finalizers).To(BeEmpty())

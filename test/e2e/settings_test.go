@@ -90,7 +90,7 @@ var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, 
 		}, SpecTimeout(specTimeout))
 
 		It("a job whose pods do not get ready is evicted, queues again, and is deactivated at the limit", core, long, func(ctx context.Context) {
-			w.closeNodes(ctx, kit.H100)
+			w.closeNodes(ctx)
 			w.Make(ctx, w.Job("stuck").GPUs("8").Obj())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadEvictedByPodsReadyTimeout)
 			w.EventuallyWorkload(ctx, "stuck", HaveField("Status.RequeueState.Count", HaveValue(BeEquivalentTo(1))), world.True(kueue.WorkloadAdmitted))
@@ -103,7 +103,7 @@ var _ = Describe("Kueue's configuration", Label("control", "external"), Serial, 
 		It("a job that loses a pod and does not get another is evicted", core, long, func(ctx context.Context) {
 			pods := w.MakeRunning(ctx, w.Job("loses").GPUs("8"), 1, onH100)
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
-			w.closeNodes(ctx, kit.H100)
+			w.closeNodes(ctx)
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
 			w.EventuallyWorkload(ctx, "loses", world.Condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
 			w.eventuallyEvicted(ctx, "loses", kueue.WorkloadEvictedByPodsReadyTimeout)
@@ -148,9 +148,9 @@ func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
 	w.EventuallyWorkload(ctx, job, world.Condition(name, metav1.ConditionTrue, reason))
 }
 
-// closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
-func (w *site) closeNodes(ctx context.Context, product string) {
-	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels{kit.ProductLabel: product})
+// closeNodes keeps new pods off the H100 nodes until the spec is over.
+func (w *site) closeNodes(ctx context.Context) {
+	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(onH100))
 	Expect(nodes.Items).NotTo(BeEmpty())
 	for _, node := range nodes.Items {
 		w.taint(ctx, node.Name, corev1.Taint{Key: "example.com/closed", Effect: corev1.TaintEffectNoSchedule})
