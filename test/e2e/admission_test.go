@@ -116,11 +116,10 @@ var _ = It("A TrainJob that its user fills up takes no more before it is too lar
 		domain := strings.TrimSuffix(strings.Repeat(strings.Repeat("x", 61)+".", 4), ".")
 		annotations[fmt.Sprintf("%s/%s-%d", domain, strings.Repeat("y", 50), i)] = ""
 	}
-	applied, err := json.Marshal(map[string]any{
+	applied := must(json.Marshal(map[string]any{
 		"apiVersion": trainjob.GVK.GroupVersion().String(), "kind": trainjob.GVK.Kind,
 		"metadata": map[string]any{"namespace": w.Namespace, "name": "full", "annotations": annotations},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	var refused error
 	for i := 0; refused == nil && i < 8; i++ {
 		refused = w.Patch(ctx, w.Job("full").Obj(), client.RawPatch(types.ApplyPatchType, applied), client.FieldOwner(fmt.Sprintf("tenant-%d", i)))

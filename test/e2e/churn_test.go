@@ -106,10 +106,9 @@ func (w *site) eventuallyBusy(ctx context.Context) bool {
 func (w *site) busy(ctx context.Context) (running, waiting bool) {
 	var jobs trainer.TrainJobList
 	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.Namespace)) }).Should(Succeed())
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
-		running = running || (!finished(job) && !ptr.Deref(job.Spec.Suspend, false))
-		waiting = waiting || (!finished(job) && ptr.Deref(job.Spec.Suspend, false))
+	for _, job := range jobs.Items {
+		running = running || (!finished(&job) && !ptr.Deref(job.Spec.Suspend, false))
+		waiting = waiting || (!finished(&job) && ptr.Deref(job.Spec.Suspend, false))
 	}
 	return running, waiting
 }

@@ -80,9 +80,7 @@ func extendCRD(ctx context.Context) {
 		probe.SetNamespace(metav1.NamespaceDefault)
 		probe.SetName("probe")
 		g.Expect(cluster.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-		entries, _, err := unstructured.NestedSlice(probe.Object, "spec", "runtimePatches")
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(entries).To(ContainElement(HaveKey("future")))
+		g.Expect(probe.Object).To(HaveKeyWithValue("spec", HaveKeyWithValue("runtimePatches", ContainElement(HaveKey("future")))))
 	}).Should(Succeed())
 }
 

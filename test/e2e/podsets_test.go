@@ -56,8 +56,7 @@ var _ = Describe("PodSets", func() {
 			created := w.allPods(ctx, "job")
 			wl := w.Workload(ctx, "job")
 			Expect(created).To(HaveLen(len(wl.Spec.PodSets)))
-			for i := range wl.Spec.PodSets {
-				ps := &wl.Spec.PodSets[i]
+			for _, ps := range wl.Spec.PodSets {
 				Expect(created[string(ps.Name)]).To(HaveLen(int(ps.Count)), "pods of %s", ps.Name)
 				for _, p := range created[string(ps.Name)] {
 					Expect(described(&p.Spec)).To(Equal(described(&ps.Template.Spec)), p.Name)

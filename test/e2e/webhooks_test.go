@@ -154,11 +154,10 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 
 // replica runs one more process' certificates until the spec is over.
 func (w *site) replica() *certificates.Certificates {
-	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+	mgr := must(ctrl.NewManager(cluster.Config, ctrl.Options{
 		Scheme: cluster.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	replica := certificates.New(certificates.Options{
 		Secret:   client.ObjectKey{Namespace: w.Namespace, Name: "authority"},
 		DNSNames: []string{webhookService},
