@@ -106,18 +106,15 @@ func commandsOf(examples string) []string {
 }
 
 // exampleShell is a directory with the files that examples name, and a kubeconfig of the world's namespace.
-type exampleShell struct{ dir, kubeconfig string }
+type exampleShell struct{ dir string }
 
 func (w *site) exampleShell(ctx context.Context) exampleShell {
-	s := exampleShell{dir: GinkgoT().TempDir()}
-	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	s := exampleShell{GinkgoT().TempDir()}
 	job := w.listOf(`{"kind":"TrainJob","metadata":{"name":"job"},"spec":{` + torch + `}}`)
-	for path, content := range map[string]string{
-		"job.yaml": job, "manifests/job.yaml": job, "runtimes/own.yaml": w.listOf(runtimeOf("", `"image":"i"`)),
-		"kubeconfig": kubectl(ctx, "", "config", "view", "--raw", "--flatten"),
-	} {
-		s.write(path, content)
-	}
+	s.write("job.yaml", job)
+	s.write("manifests/job.yaml", job)
+	s.write("runtimes/own.yaml", w.listOf(runtimeOf("", `"image":"i"`)))
+	s.write("kubeconfig", kubectl(ctx, "", "config", "view", "--raw", "--flatten"))
 	s.run(ctx, "kubectl config set-context --current --namespace="+w.Namespace)
 	s.run(ctx, `kubectl config set-context new --cluster="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.cluster}')" --user="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.user}')"`)
 	s.run(ctx, "kubectl create role ml-team -n "+w.Namespace+" --verb=get,list --resource=trainjobs.trainer.kubeflow.org,workloads.kueue.x-k8s.io,jobsets.jobset.x-k8s.io,pods,events,configmaps")
@@ -137,7 +134,7 @@ func (s exampleShell) run(ctx context.Context, example string) {
 	if follows {
 		example = "timeout 2 " + example
 	}
-	at := specs.Terminal{Kubeconfig: s.kubeconfig}
+	at := specs.Terminal{Kubeconfig: filepath.Join(s.dir, "kubeconfig")}
 	cmd := at.Shell(ctx, "set +e; "+example)
 	cmd.Dir = s.dir
 	stdout, stderr, code := at.Run(cmd, "")

@@ -132,8 +132,7 @@ func unbindPolicies(ctx context.Context) (bind func(context.Context)) {
 	bind = func(ctx context.Context) {
 		for _, b := range bindings.Items {
 			b.ResourceVersion = ""
-			err := cluster.Client.Create(ctx, &b)
-			Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+			Expect(client.IgnoreAlreadyExists(cluster.Client.Create(ctx, &b))).To(Succeed())
 		}
 	}
 	DeferCleanup(bind)
