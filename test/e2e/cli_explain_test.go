@@ -153,8 +153,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 })
 
 var _ = It("Forecasts of kubectl trainjob tell when a waiting TrainJob starts, what if, and without whom it would start now", core, since(world.Trainer22), func(ctx context.Context) {
-	w := newPools(ctx, "8", "0")
-	w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+	w, _ := newRunning(ctx, "runs")
 	w.MakePending(ctx, w.Job("waits").GPUs("8"))
 	w.eventuallyLaterThan(ctx, "waits")
 	// Of what is like another one that waits, Kueue says nothing.

@@ -121,9 +121,8 @@ var _ = It("kubectl trainjob logs on a node with a kubelet prints and follows wh
 }, SpecTimeout(specTimeout))
 
 var _ = It("kubectl trainjob timeline tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
-	w := newPools(ctx, "8", "0")
-	w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-	w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+	w, _ := newRunning(ctx, "llm")
+	w.preempt(ctx, "llm")
 	w.Finish(ctx, "urgent", "succeeded")
 	w.EventuallyRuns(ctx, "llm", 1, onH100)
 	w.Succeed(ctx, "llm")

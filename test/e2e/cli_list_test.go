@@ -69,9 +69,8 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells a user of a namespace what he may know, and names once each kind that he may not read; with the queues he knows all", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+		w, _ := newRunning(ctx, "runs")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 		w.eventuallyLaterThan(ctx, "waits")
 		w.Make(ctx, w.Job("waits-too").GPUs("8").Obj())

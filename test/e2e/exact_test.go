@@ -180,9 +180,8 @@ func (w *site) expectAdmittedAfter(ctx context.Context, job string, there time.T
 
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+		w, _ := newRunning(ctx, "moves")
 		w.makeOther(ctx)
-		w.MakeRunning(ctx, w.Job("moves").GPUs("8"), 1, onH100)
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", new(true) })
 		w.EventuallyWorkload(ctx, "moves", HaveField("Status.Admission.ClusterQueue", BeEquivalentTo(w.Name("other"))))
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
@@ -203,8 +202,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("keeps no quota for pods that queue by themselves, whatever JobSet their labels name", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("goes").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "goes")
 		look := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "look", Labels: map[string]string{controllerconstants.QueueLabel: "queue"}}}
 		look.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "goes"}
 		look.Spec.Template.Annotations = map[string]string{"localcluster/terminate-after": "1h"}
