@@ -205,9 +205,8 @@ func of(file string) contexts { return contexts{specs.Terminal{Kubeconfig: file}
 func renamed(names map[string]string) contexts {
 	config := specs.Must(clientcmd.LoadFromFile(fleet.Kubeconfig()))
 	there := maps.Clone(config.Contexts)
-	for _, worker := range []string{"worker1", "worker2"} {
-		delete(config.Contexts, worker)
-	}
+	delete(config.Contexts, "worker1")
+	delete(config.Contexts, "worker2")
 	for worker, name := range names {
 		config.Contexts[name] = there[worker]
 	}
