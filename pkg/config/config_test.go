@@ -3,16 +3,19 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -229,4 +232,40 @@ func TestValidateTolerationRules(t *testing.T) {
 		"an unknown effect":                  {In: tolerating(corev1.Toleration{Key: "sku", Effect: "Never"}), Want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueNotSupported"}},
 		"seconds without NoExecute":          {In: tolerating(corev1.Toleration{Key: "sku", TolerationSeconds: ptr.To[int64](5)}), Want: []string{"tolerationRules[0].tolerations[0].effect: FieldValueInvalid"}},
 	})
+}
+
+// The chart refuses what the manager would not start with, and takes all else but what is its own.
+func TestChartKnowsTheFields(t *testing.T) {
+	data, err := os.ReadFile("../../charts/kueue-trainer/values.schema.json")
+	expect.NoError(t, err)
+	type object struct {
+		Properties map[string]object
+	}
+	var schema object
+	expect.NoError(t, json.Unmarshal(data, &schema))
+	names := func(of reflect.Type, without ...string) sets.Set[string] {
+		fields := sets.New[string]()
+		for _, field := range reflect.VisibleFields(of) {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+				fields.Insert(name)
+			}
+		}
+		return fields.Delete(without...)
+	}
+	of := schema.Properties["configuration"].Properties
+	for _, tc := range []struct {
+		field     string
+		inChart   map[string]object
+		inManager sets.Set[string]
+	}{
+		{"configuration", of, names(reflect.TypeFor[Configuration](), "apiVersion", "kind", "namespace", "webhook", "health", "internalCertManagement", "kueueConfigMap")},
+		{"metrics", of["metrics"].Properties, names(reflect.TypeFor[Metrics](), "bindAddress", "secureServing")},
+		{"controller", of["controller"].Properties, names(reflect.TypeFor[Controller]())},
+		{"clientConnection", of["clientConnection"].Properties, names(reflect.TypeFor[configapi.ClientConnection]())},
+		{"integrations", of["integrations"].Properties, names(reflect.TypeFor[kueueconfig.Integrations]())},
+		{"leaderElection", of["leaderElection"].Properties, names(reflect.TypeFor[v1alpha1.LeaderElectionConfiguration](),
+			"leaderElect", "resourceLock", "resourceName", "resourceNamespace")},
+	} {
+		expect.Same(t, "fields of "+tc.field, sets.List(tc.inManager), sets.List(sets.KeySet(tc.inChart)))
+	}
 }

@@ -3,6 +3,7 @@
 package patch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,17 @@ func TestStampTouchesNobodyElse(t *testing.T) {
 	got := texts(t, patches)
 	expect.Same(t, "Others' entries differ", []string{othersA, nobodys}, []string{got[0], got[2]})
 	expect.That(t, trainjob.SemanticallyEqual([]byte(stamped), []byte(got[1])), "Our entry is %s, want %s", got[1], stamped)
+}
+
+// One answer stays small, whatever names a tenant gives the replicated jobs of his runtime, and however many jobs he patches.
+func TestUnknownJobsAreToldToABound(t *testing.T) {
+	var jobs []string
+	for i := range 1000 {
+		jobs = append(jobs, fmt.Sprintf(`{"name":"job-%d"}`, i))
+	}
+	spec := &trainjob.Spec{RuntimePatches: entries(t, `{"manager":"a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[`+strings.Join(jobs, ",")+`]}}}}`)}
+	errs := Of(trainjob.Trainer23).UnknownJobs(spec, []string{strings.Repeat("x", 50000), "node"})
+	expect.That(t, len(errs) == 10 && len(errs.ToAggregate().Error()) < 20000, "%d errors of %d bytes", len(errs), len(errs.ToAggregate().Error()))
 }
 
 func TestUnknownJobs(t *testing.T) {

@@ -27,10 +27,18 @@ func (f Field) Full(spec *trainjob.Spec) field.ErrorList {
 	return field.ErrorList{err}
 }
 
-// UnknownJobs returns an error for every patch of others of a replicated job that the runtime
+// maxUnknown bounds the replicated jobs that one answer tells of, and maxNames the bytes of the names that a runtime has:
+// nothing else does.
+const maxUnknown, maxNames = 10, 1 << 10
+
+// UnknownJobs returns an error for the first patches of others of replicated jobs that the runtime
 // does not have. A merge would add such a job, with nothing in it.
 func (f Field) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList {
 	var errs field.ErrorList
+	names := strings.Join(runtimeJobs, ", ")
+	if len(names) > maxNames {
+		names = names[:maxNames] + "…"
+	}
 	for i, p := range *f.entries(spec) {
 		if p.Ours() {
 			continue
@@ -41,9 +49,9 @@ func (f Field) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.Erro
 			continue
 		}
 		for j, job := range jobs {
-			if !slices.Contains(runtimeJobs, job.name) {
+			if !slices.Contains(runtimeJobs, job.name) && len(errs) < maxUnknown {
 				errs = append(errs, field.Invalid(f.jobAt(f.at(i, p), j), job.name,
-					"the runtime has no replicated job of this name; it has: "+strings.Join(runtimeJobs, ", ")))
+					"the runtime has no replicated job of this name; it has: "+names))
 			}
 		}
 	}

@@ -66,15 +66,24 @@ func loadChart(t *testing.T) *chartv2.Chart {
 	return check.Must(loader.Load(chartPath))(t)
 }
 
-// cluster has the namespaces that the chart looks up.
+// cluster has what the chart looks up.
 type cluster struct{}
 
 // GetClientFor implements engine.ClientProvider.
-func (cluster) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
+func (cluster) GetClientFor(_, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
 	client := fake.NewSimpleDynamicClient(scheme.Scheme,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kueue-system"}})
-	return client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), false, nil
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kueue-system"}},
+		configurationIn("kueue-system"))
+	return client.Resource(corev1.SchemeGroupVersion.WithResource(strings.ToLower(kind) + "s")), kind == "ConfigMap", nil
+}
+
+// configurationIn returns Kueue's ConfigMap, in a namespace.
+func configurationIn(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "kueue-manager-config", Namespace: namespace},
+		Data:       map[string]string{"controller_manager_config.yaml": ""},
+	}
 }
 
 // rendering is what engine.Render is.
@@ -92,7 +101,9 @@ func render(t *testing.T, values string, how rendering) (objects, error) {
 	check.OK(t, yaml.Unmarshal([]byte(values), &given))
 	chart := loadChart(t)
 	release := common.ReleaseOptions{Name: "test", Namespace: namespace, IsInstall: true}
-	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities)
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(capabilities.APIVersions, "trainer.kubeflow.org/v1alpha1", "jobset.x-k8s.io/v1alpha2", "kueue.x-k8s.io/v1beta2")
+	all, err := util.ToRenderValues(chart, given, release, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -193,6 +193,10 @@ func TestTheChartOnAClusterWithoutKueue(t *testing.T) {
 		t.Errorf("The chart is not refused before Kueue, or does not say why: %v", err)
 	}
 	check.Must(r.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}))(t)
+	if err := r.tryInstall(values); err == nil || !strings.Contains(err.Error(), "there is no ConfigMap kueue-manager-config in namespace later") {
+		t.Errorf("The chart is not refused without Kueue's configuration, or does not say why: %v", err)
+	}
+	check.Must(r.client.CoreV1().ConfigMaps("later").Create(t.Context(), configurationIn("later"), metav1.CreateOptions{}))(t)
 	r.install(values)
 	check.OK(t, r.uninstall("succeeded"))
 	check.OK(t, r.client.CoreV1().Namespaces().Delete(t.Context(), "later", metav1.DeleteOptions{}))

@@ -25,8 +25,7 @@ func Main(label string, take func(context.Context)) {
 	}
 }
 
-// Lock keeps other processes out of a directory, which it makes, until the file is
-// closed.
+// Lock keeps other processes out of a directory, which it makes, until the file is closed.
 func Lock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -37,20 +38,14 @@ var _ = Describe("Bad input", func() {
 			j.PodAnnotations("example.com/user", "a", "b", "nodes")
 		}, `spec.runtimePatches[example.com/user]`, `"nodes"`, "it has: node"),
 		Entry("for two topology annotations that exclude each other", func(j *kit.TrainJobBuilder) {
-			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
-				"kueue.x-k8s.io/podset-required-topology":  "block",
-				"kueue.x-k8s.io/podset-preferred-topology": "rack",
-			}}})
+			asking(j, "node", map[string]string{kueue.PodSetRequiredTopologyAnnotation: "block", kueue.PodSetPreferredTopologyAnnotation: "rack"})
 		}, "replicatedJobs[node]", "spec.runtimePatches"),
 		Entry("for a topology annotation that cannot be read", func(j *kit.TrainJobBuilder) {
 			j.PodAnnotations("example.com/user", "kueue.x-k8s.io/podset-unconstrained-topology", "perhaps", "node")
 		}, "replicatedJobs[node]", "spec.runtimePatches"),
 		Entry("for a topology slice larger than the job", func(j *kit.TrainJobBuilder) {
-			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
-				"kueue.x-k8s.io/podset-required-topology":       "block",
-				"kueue.x-k8s.io/podset-slice-required-topology": "rack",
-				"kueue.x-k8s.io/podset-slice-size":              "16",
-			}}})
+			asking(j, "node", map[string]string{kueue.PodSetRequiredTopologyAnnotation: "block",
+				kueue.PodSetSliceRequiredTopologyAnnotation: "rack", kueue.PodSetSliceSizeAnnotation: "16"})
 		}, "replicatedJobs[node]", "podset-slice-size"),
 		Entry("for a queue whose name is none", func(j *kit.TrainJobBuilder) { j.Queue("My_Queue") }, "metadata.labels[kueue.x-k8s.io/queue-name]"),
 		Entry("for an elastic job", func(j *kit.TrainJobBuilder) {
@@ -86,12 +81,13 @@ var _ = Describe("The manager's entry", func() {
 	It("comes back when a client applies a list that does not have it, and stays last", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		w.MakeGated(ctx, w.Job("applied").GPUs("1"), 0)
-		mine := kit.TrainJob(w.Namespace, "applied").PodAnnotations("example.com/user", "a", "b", "node").Spec.RuntimePatches
-		w.Edit(ctx, "applied", func(t *trainer.TrainJob) { t.Spec.RuntimePatches = mine })
+		ofManager := func(name string) []trainer.RuntimePatch {
+			return kit.TrainJob("", "").PodAnnotations(name, "a", "b", "node").Spec.RuntimePatches
+		}
+		w.Edit(ctx, "applied", func(t *trainer.TrainJob) { t.Spec.RuntimePatches = ofManager("example.com/user") })
 		w.EventuallyAtTheGate(ctx, "applied")
 		w.Edit(ctx, "applied", func(t *trainer.TrainJob) {
-			t.Spec.RuntimePatches = append(t.Spec.RuntimePatches,
-				kit.TrainJob(w.Namespace, "applied").PodAnnotations("example.com/late", "c", "d", "node").Spec.RuntimePatches...)
+			t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, ofManager("example.com/late")...)
 		})
 		w.EventuallyAtTheGate(ctx, "applied")
 		Expect(w.TrainJob(ctx, "applied").Spec.RuntimePatches).To(HaveLen(3))
@@ -112,8 +108,7 @@ var _ = Describe("The manager's entry", func() {
 
 var _ = It("A TrainJob that its user fills up takes no more before it is too large to be suspended, and is preempted", long, func(ctx context.Context) {
 	w := newPools(ctx, "8", "0")
-	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-	w.MakeRunning(ctx, w.Job("full").GPUs("8").Priority(w.Name("low")), 1, onH100)
+	w.MakeRunning(ctx, w.Job("full").GPUs("8").Priority(w.Name("low")), 1, onH100, kit.Priority(w.Name("low"), 1))
 
 	// As many annotations as the API server takes. Each manager that applies them repeats their names.
 	annotations := map[string]any{}
@@ -121,17 +116,15 @@ var _ = It("A TrainJob that its user fills up takes no more before it is too lar
 		domain := strings.TrimSuffix(strings.Repeat(strings.Repeat("x", 61)+".", 4), ".")
 		annotations[fmt.Sprintf("%s/%s-%d", domain, strings.Repeat("y", 50), i)] = ""
 	}
-	applied, err := json.Marshal(map[string]any{
+	applied := must(json.Marshal(map[string]any{
 		"apiVersion": trainjob.GVK.GroupVersion().String(), "kind": trainjob.GVK.Kind,
 		"metadata": map[string]any{"namespace": w.Namespace, "name": "full", "annotations": annotations},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	var refused error
 	for i := 0; refused == nil && i < 8; i++ {
 		refused = w.Patch(ctx, w.Job("full").Obj(), client.RawPatch(types.ApplyPatchType, applied), client.FieldOwner(fmt.Sprintf("tenant-%d", i)))
 	}
 	Expect(refused).To(MatchError(ContainSubstring("a TrainJob in a queue may have")))
 
-	w.Make(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).Obj())
-	w.EventuallyRuns(ctx, "urgent", 1, onH100)
+	w.MakeRunning(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")), 1, onH100, kit.Priority(w.Name("high"), 100))
 }, SpecTimeout(specTimeout))

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -35,7 +34,7 @@ var (
 var _ = It("Killed at random the manager loses no TrainJob, restarts no pod and leaves nothing behind", Label("control"), Serial, core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
 	w := newPools(ctx, "16", "16")
 	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	DeferCleanup(repair)
 
 	pods := w.record(ctx, podResource)
 	busy := 0
@@ -93,8 +92,7 @@ func (w *site) churn(ctx context.Context) (busy int) {
 	return busy
 }
 
-// eventuallyBusy waits until the manager leads again and has started jobs while others
-// wait. False means that none waits any more.
+// eventuallyBusy waits until the manager leads again and has started jobs. False means that no job waits any more.
 func (w *site) eventuallyBusy(ctx context.Context) bool {
 	var running, waiting bool
 	Eventually(ctx, func() bool {
@@ -108,10 +106,9 @@ func (w *site) eventuallyBusy(ctx context.Context) bool {
 func (w *site) busy(ctx context.Context) (running, waiting bool) {
 	var jobs trainer.TrainJobList
 	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.Namespace)) }).Should(Succeed())
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
-		running = running || (!finished(job) && !ptr.Deref(job.Spec.Suspend, false))
-		waiting = waiting || (!finished(job) && ptr.Deref(job.Spec.Suspend, false))
+	for _, job := range jobs.Items {
+		running = running || (!finished(&job) && !ptr.Deref(job.Spec.Suspend, false))
+		waiting = waiting || (!finished(&job) && ptr.Deref(job.Spec.Suspend, false))
 	}
 	return running, waiting
 }
@@ -127,12 +124,7 @@ func (w *site) churnJob(i int) *trainer.TrainJob {
 
 // eventuallyCreate creates a job as soon as API server and webhooks answer.
 func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
-	Eventually(ctx, func(g Gomega) {
-		err := w.Create(ctx, job.DeepCopy())
-		if !apierrors.IsAlreadyExists(err) {
-			g.Expect(err).NotTo(HaveOccurred())
-		}
-	}).Should(Succeed())
+	Eventually(ctx, func() error { return client.IgnoreAlreadyExists(w.Create(ctx, job.DeepCopy())) }).Should(Succeed())
 }
 
 func (w *site) eventuallyFinished(ctx context.Context, name string) {

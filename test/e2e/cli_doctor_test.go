@@ -36,7 +36,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		ofKueue    = "ConfigMap kueue-system/kueue-manager-config"
 		ofManager  = "ConfigMap kueue-trainer-system/kueue-trainer-config"
 		kind       = "kind: Configuration\n"
-		external   = "  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"
+		external   = "  externalFrameworks:\n  - " + externalTrainJobs + "\n"
 		inTree     = "  frameworks:\n  - trainer.kubeflow.org/trainjob\n"
 	)
 	var (
@@ -137,8 +137,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 
 	It("BothIntegrations", since(world.Trainer22), func(ctx context.Context) {
 		w.restoreLater(ctx, kueueConfig, managerConfig)
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
+		DeferCleanup(repair)
+		handOver(ctx, world.Both)
 		found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
 		shell(ctx, found.Commands[0])
 		w.eventuallyFinds(ctx, "error", "KueueNotRestarted", ofKueue)
@@ -176,16 +176,16 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
 		shell(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
 		w.eventuallyLost(ctx, "GatesLeft")
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.eventuallyLost(ctx, "NoIntegration")
 	}, SpecTimeout(specTimeout))
 
 	It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+		DeferCleanup(repair)
 		Expect(w.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ourWebhook}})).To(Succeed())
 		w.eventuallyFinds(ctx, "error", "WebhookMissing", "MutatingWebhookConfiguration "+ourWebhook)
 		w.eventuallyFinds(ctx, "error", "WebhookWithoutEffect", "MutatingWebhookConfiguration "+ourWebhook)
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.eventuallyInOrder(ctx)
 	}, SpecTimeout(specTimeout))
 
@@ -195,7 +195,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		if component == cluster.Manager() {
 			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
 		}
-		w.undo(ctx, start)
+		start(ctx)
+		w.eventuallyInOrder(ctx)
 	},
 		Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
 		Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -207,12 +208,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
 		w.hideField(ctx, field)
 		w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
-		w.undo(ctx, w.showField)
+		w.showField(ctx)
+		w.eventuallyInOrder(ctx)
 	}, SpecTimeout(specTimeout))
 })
 
-// findings returns what doctor finds, and checks its exit code against that. A check that could not
-// be made, since the API server was busy, makes it another one.
+// findings returns what doctor finds, and checks its exit code, which a check that could not be made makes another.
 func (w *site) findings(ctx context.Context, g Gomega) []finding {
 	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.Namespace, "-o", "json")
 	var report struct {
@@ -231,35 +232,21 @@ func (w *site) findings(ctx context.Context, g Gomega) []finding {
 	return slices.DeleteFunc(report.Findings, func(f finding) bool { return f.Severity == "info" })
 }
 
-// eventuallyInOrder waits until doctor finds nothing.
 func (w *site) eventuallyInOrder(ctx context.Context) {
-	Eventually(ctx, func(g Gomega) { g.Expect(w.findings(ctx, g)).To(BeEmpty()) }).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []finding { return w.findings(ctx, g) }).Should(BeEmpty())
 }
 
 // eventuallyFinds waits for a finding and gives it.
 func (w *site) eventuallyFinds(ctx context.Context, severity, reason, object string) finding {
-	var found finding
-	Eventually(ctx, func(g Gomega) {
-		all := w.findings(ctx, g)
-		i := slices.IndexFunc(all, func(f finding) bool { return f.Severity == severity && f.Reason == reason && f.Object == object })
-		g.Expect(i).NotTo(Equal(-1), "%s %s of %s in %+v", severity, reason, object, all)
-		found = all[i]
-	}).Should(Succeed())
-	Expect(found).To(And(HaveField("Problem", Not(BeEmpty())), HaveField("Effect", Not(BeEmpty())), HaveField("Commands", Not(BeEmpty()))))
-	return found
+	var found []finding
+	Eventually(ctx, func(g Gomega) []finding { return w.findings(ctx, g) }).
+		Should(ContainElement(And(HaveField("Severity", severity), HaveField("Reason", reason), HaveField("Object", object)), &found))
+	Expect(found[0]).To(And(HaveField("Problem", Not(BeEmpty())), HaveField("Effect", Not(BeEmpty())), HaveField("Commands", Not(BeEmpty()))))
+	return found[0]
 }
 
-// eventuallyLost waits until a kind of finding is gone.
 func (w *site) eventuallyLost(ctx context.Context, reason string) {
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(w.findings(ctx, g)).NotTo(ContainElement(HaveField("Reason", reason)))
-	}).Should(Succeed())
-}
-
-// undo takes back what a spec has broken, after which nothing is to be found any more.
-func (w *site) undo(ctx context.Context, undo func(context.Context)) {
-	undo(ctx)
-	w.eventuallyInOrder(ctx)
+	Eventually(ctx, func(g Gomega) []finding { return w.findings(ctx, g) }).ShouldNot(ContainElement(HaveField("Reason", reason)))
 }
 
 // taint puts a taint on a node until the spec is over.
@@ -298,8 +285,7 @@ func (w *site) restoreLater(ctx context.Context, all ...client.ObjectKey) {
 	}
 }
 
-// configure replaces texts in a configuration. Kueue and the manager read their own when they
-// start; Kueue's settings, the manager follows at once.
+// configure replaces texts in a configuration, which Kueue and the manager read at their start; Kueue's settings at once.
 func (w *site) configure(ctx context.Context, at client.ObjectKey, oldNew ...string) {
 	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, at)
 	for key, content := range config.Data {

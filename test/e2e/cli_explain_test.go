@@ -23,7 +23,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// explained runs "explain NAME -o json" and gives what it says.
 func (w *site) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
 	return printed[explain.Explanation](ctx, g, append([]string{"explain", job, "-n", w.Namespace}, flags...)...)
 }
@@ -39,12 +38,9 @@ func (w *site) eventuallyExplained(ctx context.Context, job string, phase explai
 	return e
 }
 
-// eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our
-// reason has to be Kueue's.
+// eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our reason has to be Kueue's.
 func (w *site) eventuallyKueueSays(ctx context.Context, job, text string) {
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(w.explained(ctx, g, job).Queue.KueueSays).To(ContainSubstring(text))
-	}).Should(Succeed())
+	Eventually(ctx, func(g Gomega) string { return w.explained(ctx, g, job).Queue.KueueSays }).Should(ContainSubstring(text))
 }
 
 var _ = Describe("kubectl trainjob explain", func() {
@@ -84,8 +80,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("tells what another priority would bring, and that comes true", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.Pool(ctx, w.Flavor("h100", onH100), "8")
-		w.Make(ctx, kit.Priority(w.Name("low"), 0), kit.Priority(w.Name("urgent"), 1000))
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 0), kit.Priority(w.Name("urgent"), 1000))
 		w.MakePending(ctx, w.Job("waits").Priority(w.Name("low")).GPUs("8"))
 
 		e := w.explained(ctx, Default, "waits", "--priority", w.Name("urgent"))
@@ -158,8 +153,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 })
 
 var _ = It("Forecasts of kubectl trainjob tell when a waiting TrainJob starts, what if, and without whom it would start now", core, since(world.Trainer22), func(ctx context.Context) {
-	w := newPools(ctx, "8", "0")
-	w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+	w, _ := newRunning(ctx, "runs")
 	w.MakePending(ctx, w.Job("waits").GPUs("8"))
 	w.eventuallyLaterThan(ctx, "waits")
 	// Of what is like another one that waits, Kueue says nothing.

@@ -13,8 +13,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
@@ -24,8 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
-// These examples take the installation away, or change it for all specs; what they do has
-// specs and tests of its own.
+// These examples take the installation away, or change it for all specs; what they do has specs and tests of its own.
 var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/default", "kubectl trainjob hand-back", "kubectl replace",
 	// Fake pods have no logs, and jq is not on everybody's machine.
 	"kubectl trainjob logs", "| jq",
@@ -41,7 +38,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		w.MakeRunning(ctx, w.Job("rest").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").Nodes(8).GPUs("4"))
 		vision, language := w.Name("vision"), w.Name("language")
-		w.Make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
+		w.Make(ctx, kit.Namespace(vision), kit.Namespace(language))
 		DeferCleanup(eventuallyNothingGenerated)
 		if len(kubeletNodes(ctx)) > 0 {
 			w.Make(ctx, w.kubeletFlavor(), kit.ClusterQueue(w.Name("kubelet"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"}))
@@ -108,20 +105,16 @@ func commandsOf(examples string) []string {
 	return all
 }
 
-// exampleShell is a place to run examples in: a directory with the files that they name, and
-// a kubeconfig whose current namespace is the world's.
-type exampleShell struct{ dir, kubeconfig string }
+// exampleShell is a directory with the files that examples name, and a kubeconfig of the world's namespace.
+type exampleShell struct{ dir string }
 
 func (w *site) exampleShell(ctx context.Context) exampleShell {
-	s := exampleShell{dir: GinkgoT().TempDir()}
-	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	s := exampleShell{GinkgoT().TempDir()}
 	job := w.listOf(`{"kind":"TrainJob","metadata":{"name":"job"},"spec":{` + torch + `}}`)
-	for path, content := range map[string]string{
-		"job.yaml": job, "manifests/job.yaml": job, "runtimes/own.yaml": w.listOf(runtimeOf("", `"image":"i"`)),
-		"kubeconfig": kubectl(ctx, "", "config", "view", "--raw", "--flatten"),
-	} {
-		s.write(path, content)
-	}
+	s.write("job.yaml", job)
+	s.write("manifests/job.yaml", job)
+	s.write("runtimes/own.yaml", w.listOf(runtimeOf("", `"image":"i"`)))
+	s.write("kubeconfig", kubectl(ctx, "", "config", "view", "--raw", "--flatten"))
 	s.run(ctx, "kubectl config set-context --current --namespace="+w.Namespace)
 	s.run(ctx, `kubectl config set-context new --cluster="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.cluster}')" --user="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.user}')"`)
 	s.run(ctx, "kubectl create role ml-team -n "+w.Namespace+" --verb=get,list --resource=trainjobs.trainer.kubeflow.org,workloads.kueue.x-k8s.io,jobsets.jobset.x-k8s.io,pods,events,configmaps")
@@ -129,21 +122,19 @@ func (w *site) exampleShell(ctx context.Context) exampleShell {
 	return s
 }
 
-// write makes a file in the directory.
 func (s exampleShell) write(path, content string) {
 	path = filepath.Join(s.dir, path)
 	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
 	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 }
 
-// run runs an example. One that follows is ended after a while; one that shows differences
-// may find some.
+// run runs an example. One that follows is ended after a while; one that shows differences may find some.
 func (s exampleShell) run(ctx context.Context, example string) {
 	follows := strings.HasSuffix(example, " --watch")
 	if follows {
 		example = "timeout 2 " + example
 	}
-	at := specs.Terminal{Kubeconfig: s.kubeconfig}
+	at := specs.Terminal{Kubeconfig: filepath.Join(s.dir, "kubeconfig")}
 	cmd := at.Shell(ctx, "set +e; "+example)
 	cmd.Dir = s.dir
 	stdout, stderr, code := at.Run(cmd, "")

@@ -120,86 +120,79 @@ var _ = It("kubectl trainjob logs on a node with a kubelet prints and follows wh
 	Expect(w.says(ctx, "logs", "later", "--prefix", "--tail", "1", "--index", "0")).To(MatchRegexp(`^\[node-0-0\] \S+ done, with 0 MiB held\n$`))
 }, SpecTimeout(specTimeout))
 
-var _ = Describe("kubectl trainjob timeline", func() {
-	It("tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
-		w.Finish(ctx, "urgent", "succeeded")
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
-		w.Succeed(ctx, "llm")
+var _ = It("kubectl trainjob timeline tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
+	w, _ := newRunning(ctx, "llm")
+	w.preempt(ctx, "llm")
+	w.Finish(ctx, "urgent", "succeeded")
+	w.EventuallyRuns(ctx, "llm", 1, onH100)
+	w.Succeed(ctx, "llm")
 
-		var t timeline.Timeline
-		Eventually(ctx, func(g Gomega) {
-			t = printed[timeline.Timeline](ctx, g, "timeline", "llm", "-n", w.Namespace)
-			g.Expect(t.Ended).To(BeTrue())
-			steps := []string{"created it", "made it", "QuotaReserved", "Admitted", "Started", "Evicted", "Admitted", "Started", "reported it as Complete"}
-			for _, s := range t.Steps {
-				if match, _ := HavePrefix(steps[0]).Match(s.Step); match {
-					if steps = steps[1:]; len(steps) == 0 {
-						break
-					}
+	var t timeline.Timeline
+	Eventually(ctx, func(g Gomega) {
+		t = printed[timeline.Timeline](ctx, g, "timeline", "llm", "-n", w.Namespace)
+		g.Expect(t.Ended).To(BeTrue())
+		steps := []string{"created it", "made it", "QuotaReserved", "Admitted", "Started", "Evicted", "Admitted", "Started", "reported it as Complete"}
+		for _, s := range t.Steps {
+			if match, _ := HavePrefix(steps[0]).Match(s.Step); match {
+				if steps = steps[1:]; len(steps) == 0 {
+					break
 				}
 			}
-			g.Expect(steps).To(BeEmpty(), "%+v", t.Steps)
-		}).Should(Succeed())
-		for _, actor := range []timeline.Actor{timeline.User, timeline.Webhook, timeline.Trainer, timeline.JobSet, timeline.Manager, timeline.Kueue, timeline.JobController, timeline.Scheduler, timeline.Kubelet} {
-			Expect(t.Steps).To(ContainElement(HaveField("Actor", actor)))
 		}
-		share := 0.0
-		for _, span := range t.Spans {
-			share += span.Share
-		}
-		Expect(share).To(BeNumerically("~", 1, 0.001))
-		Expect(t.Spans).To(ContainElements(HaveField("Phase", timeline.Stopping), HaveField("Phase", timeline.Running)))
-		Expect(xml.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "svg")), &struct{}{})).To(Succeed())
-	}, SpecTimeout(specTimeout))
-})
+		g.Expect(steps).To(BeEmpty(), "%+v", t.Steps)
+	}).Should(Succeed())
+	for _, actor := range []timeline.Actor{timeline.User, timeline.Webhook, timeline.Trainer, timeline.JobSet, timeline.Manager, timeline.Kueue, timeline.JobController, timeline.Scheduler, timeline.Kubelet} {
+		Expect(t.Steps).To(ContainElement(HaveField("Actor", actor)))
+	}
+	share := 0.0
+	for _, span := range t.Spans {
+		share += span.Share
+	}
+	Expect(share).To(BeNumerically("~", 1, 0.001))
+	Expect(t.Spans).To(ContainElements(HaveField("Phase", timeline.Stopping), HaveField("Phase", timeline.Running)))
+	Expect(xml.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "svg")), &struct{}{})).To(Succeed())
+}, SpecTimeout(specTimeout))
 
-var _ = Describe("kubectl trainjob usage", func() {
-	It("prints the manager's ledger by queue and flavor, and by user what the Workloads tell", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		job := w.Job("llm").GPUs("8").Obj()
-		job.Labels["example.com/user"] = "ann"
-		w.Make(ctx, job)
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
-		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
-		// Objects tell whole seconds: an end may seem to be up to one second before it was.
-		const second = 8.0 / 3600
-		var running usage.Line
-		Eventually(ctx, func(g Gomega) {
-			bill := w.usage(ctx, g)
-			g.Expect(bill.Lines).To(HaveLen(1))
-			running = bill.Lines[0]
-			g.Expect(running.Running).To(BeNumerically(">", 2*second))
-		}).Should(Succeed())
-		Expect(running.ClusterQueue).To(Equal(w.Name("gpus")))
-		Expect(running.LocalQueue).To(Equal("queue"))
-		Expect(running.Resource).To(Equal(string(kit.GPU)))
-		Expect(running.Held).To(BeNumerically("~", running.Waiting+running.Running+running.Stopping, 1e-9))
-		Expect(running.Useful).To(BeZero(), "it runs yet")
+var _ = It("kubectl trainjob usage prints the manager's ledger by queue and flavor, and by user what the Workloads tell", func(ctx context.Context) {
+	w := newPools(ctx, "8", "0")
+	job := w.Job("llm").GPUs("8")
+	job.Labels["example.com/user"] = "ann"
+	w.MakeRunning(ctx, job, 1, onH100)
+	w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
+	// Objects tell whole seconds: an end may seem to be up to one second before it was.
+	const second = 8.0 / 3600
+	var running usage.Line
+	Eventually(ctx, func(g Gomega) {
+		bill := w.usage(ctx, g)
+		g.Expect(bill.Lines).To(HaveLen(1))
+		running = bill.Lines[0]
+		g.Expect(running.Running).To(BeNumerically(">", 2*second))
+	}).Should(Succeed())
+	Expect(running.ClusterQueue).To(Equal(w.Name("gpus")))
+	Expect(running.LocalQueue).To(Equal("queue"))
+	Expect(running.Resource).To(Equal(string(kit.GPU)))
+	Expect(running.Held).To(BeNumerically("~", running.Waiting+running.Running+running.Stopping, 1e-9))
+	Expect(running.Useful).To(BeZero(), "it runs yet")
 
-		w.Succeed(ctx, "llm")
-		done := w.usage(ctx, Default).Lines[0]
-		Expect(done.Useful).To(BeNumerically("~", done.Running, 1e-9))
-		Expect(done.Useful).To(BeNumerically(">=", running.Running-second))
-		Expect(w.usage(ctx, Default).Lines[0]).To(Equal(done), "what is over costs no more")
+	w.Succeed(ctx, "llm")
+	done := w.usage(ctx, Default).Lines[0]
+	Expect(done.Useful).To(BeNumerically("~", done.Running, 1e-9))
+	Expect(done.Useful).To(BeNumerically(">=", running.Running-second))
+	Expect(w.usage(ctx, Default).Lines[0]).To(Equal(done), "what is over costs no more")
 
-		Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))
-		Expect(w.usage(ctx, Default, "--by", "user", "--user-label", "example.com/user").Lines[0].User).To(Equal("ann"))
-		Expect(w.usage(ctx, Default).Source).To(Equal("ledger"))
-		Expect(w.usage(ctx, Default, "--since", "1s").Source).To(Equal("cluster"), "the ledger has no bill of a second")
-		Expect(complaint(ctx, exit.Failed, "usage", "--since", "yesterday")).To(ContainSubstring("--since yesterday: give a time such as 12h, 30d or 4w"))
-		stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
-		Expect(code).To(BeZero())
-		Expect(stderr).To(ContainSubstring("when the manager's ledger began"))
-		rows := must(csv.NewReader(strings.NewReader(stdout)).ReadAll())
-		Expect(rows).To(HaveLen(2))
-		Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
-	}, SpecTimeout(specTimeout))
-})
+	Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))
+	Expect(w.usage(ctx, Default, "--by", "user", "--user-label", "example.com/user").Lines[0].User).To(Equal("ann"))
+	Expect(w.usage(ctx, Default).Source).To(Equal("ledger"))
+	Expect(w.usage(ctx, Default, "--since", "1s").Source).To(Equal("cluster"), "the ledger has no bill of a second")
+	Expect(complaint(ctx, exit.Failed, "usage", "--since", "yesterday")).To(ContainSubstring("--since yesterday: give a time such as 12h, 30d or 4w"))
+	stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
+	Expect(code).To(BeZero())
+	Expect(stderr).To(ContainSubstring("when the manager's ledger began"))
+	rows := must(csv.NewReader(strings.NewReader(stdout)).ReadAll())
+	Expect(rows).To(HaveLen(2))
+	Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
+}, SpecTimeout(specTimeout))
 
-// usage returns the bill of the spec's namespace.
 func (w *site) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
 	return printed[usage.Bill](ctx, g, append([]string{"usage", "-n", w.Namespace}, args...)...)
 }

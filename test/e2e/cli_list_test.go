@@ -19,8 +19,7 @@ import (
 var _ = Describe("kubectl trainjob list", func() {
 	It("tells the true state of every TrainJob, as explain does, and follows changes", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("urgent")).GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.MakePending(ctx, w.Job("waits").Priority(w.Name("urgent")).GPUs("8"))
 		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
 
@@ -56,8 +55,7 @@ var _ = Describe("kubectl trainjob list", func() {
 		one, other := w.member("all", "one", "8"), w.member("all", "other", "8")
 		one.Spec.Preemption, other.Spec.Preemption = nil, nil
 		w.share(ctx, one, other)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		w.MakeRunning(ctx, w.Job("holds").Queue("one").Nodes(2).GPUs("8"), 2, onH100)
+		w.MakeRunning(ctx, w.Job("holds").Queue("one").Nodes(2).GPUs("8"), 2, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.MakePending(ctx, w.Job("first").Queue("one").GPUs("8"))
 		w.MakePending(ctx, w.Job("urgent").Queue("one").Priority(w.Name("urgent")).GPUs("8"))
 		w.MakePending(ctx, w.Job("others").Queue("other").GPUs("8"))
@@ -71,9 +69,8 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells a user of a namespace what he may know, and names once each kind that he may not read; with the queues he knows all", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
+		w, _ := newRunning(ctx, "runs")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 		w.eventuallyLaterThan(ctx, "waits")
 		w.Make(ctx, w.Job("waits-too").GPUs("8").Obj())
@@ -97,22 +94,14 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// listed runs "list -o json" in the spec's namespace.
 func (w *site) listed(ctx context.Context, g Gomega) []listing.TrainJob {
 	return printed[listing.List](ctx, g, "list", "-n", w.Namespace).TrainJobs
 }
 
 // eventuallyListed waits until list says that a TrainJob is in a phase, and returns what it says.
-func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
-	var found listing.TrainJob
-	Eventually(ctx, func(g Gomega) {
-		for _, job := range w.listed(ctx, g) {
-			if job.Name == name {
-				found = job
-			}
-		}
-		g.Expect(found.Phase).To(Equal(phase), found.Message)
-	}).Should(Succeed())
+func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.Phase) (found listing.TrainJob) {
+	Eventually(ctx, func(g Gomega) []listing.TrainJob { return w.listed(ctx, g) }).
+		Should(ContainElement(And(HaveField("Name", name), HaveField("Phase", phase)), &found))
 	return found
 }
 
@@ -210,7 +199,6 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {
 	return said(ctx, Default, append(args, "-n", w.Namespace)...)
 }

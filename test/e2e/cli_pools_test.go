@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -34,8 +35,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		generate := []string{"pools", "generate", "--team", w.Namespace + "=2", "--team", "no-such-team=1"}
 		Expect(complaint(ctx, 0, generate...)).To(And(ContainSubstring("kubectl create namespace no-such-team"), MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1")))
 
-		// Only a topology keeps Kueue from giving a job one flavor that selects nodes of another by a
-		// label which that one does not name.
+		// Only a topology keeps Kueue from giving a job a flavor of other nodes by a label which that one does not name.
 		generate = []string{"pools", "generate", "--topology", "--team", w.Namespace + "=1"}
 		manifest := said(ctx, Default, generate...)
 		generated := w.apply(ctx, manifest)
@@ -48,8 +48,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		for _, flavor := range flavors {
 			By("admitting a TrainJob to " + flavor.Name)
 			job := "on-" + flavor.Name
-			w.Make(ctx, w.jobFor(ctx, job, &flavor).Obj())
-			for _, pod := range w.EventuallyRuns(ctx, job, 1, flavor.Spec.NodeLabels) {
+			for _, pod := range w.MakeRunning(ctx, w.jobFor(ctx, job, &flavor), 1, flavor.Spec.NodeLabels) {
 				for _, assignment := range w.Workload(ctx, job).Status.Admission.PodSetAssignments {
 					Expect(assignment.Flavors).To(HaveEach(kueue.ResourceFlavorReference(flavor.Name)), pod.Name)
 				}
@@ -109,8 +108,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 				borrower.MakeRunning(ctx, job, len(nodes.Items), flavor.Spec.NodeLabels)
 			}
 			By("giving a node back to " + owner.Namespace)
-			owner.Make(ctx, owner.payload("back").Queue("gpus").GPUs("8").Obj())
-			owner.EventuallyRuns(ctx, "back", 1, nil)
+			owner.MakeRunning(ctx, owner.payload("back").Queue("gpus").GPUs("8"), 1, nil)
 			for _, w := range pair {
 				w.DeleteJobs(ctx)
 				w.EventuallyNo(ctx, &kueue.WorkloadList{})
@@ -121,9 +119,8 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 	It("does what its page in the docs says", docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		runsPage(ctx, "docs/pools.md", "")
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(said(ctx, g, "pools")).To(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
-		}).Should(Succeed())
+		Eventually(ctx, func(g Gomega) string { return said(ctx, g, "pools") }).
+			Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -134,15 +131,14 @@ var _ = It("A toleration rule of the configuration lets a TrainJob with another 
 	flavor := kit.Flavor(w.Name("npu"), labels)
 	flavor.Spec.NodeTaints = []corev1.Taint{taint}
 	w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint))
-	w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})...)
-	for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels) {
+	queue := kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})
+	for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels, queue...) {
 		Expect(world.Tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
 	}
 }, SpecTimeout(specTimeout))
 
-// makeNodes adds nodes as the providers and the GPU operator make them: MIG under both
-// strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
-// one whose pool only the provider's label tells.
+// makeNodes adds nodes as the providers and the GPU operator make them: MIG under both strategies, with whole GPUs
+// beside slices, shared GPUs, spot machines, Azure's taint, and one whose pool only the provider's label tells.
 func (w *site) makeNodes(ctx context.Context) {
 	gke := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	eks := corev1.Taint{Key: "nvidia.com/gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
@@ -179,11 +175,10 @@ func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstr
 	for document := range strings.SplitSeq(manifest, "---\n") {
 		obj := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(document), &obj.Object)).To(Succeed())
-		if len(obj.Object) == 0 {
-			continue
+		if len(obj.Object) > 0 {
+			objects = append(objects, obj)
+			w.Own(obj)
 		}
-		objects = append(objects, obj)
-		w.Own(obj)
 	}
 	kubectl(ctx, manifest, "apply", "-f", "-")
 	return objects
@@ -199,19 +194,15 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 	return flavors
 }
 
-// versions returns the resource versions of objects.
-func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
-	versions := map[string]string{}
-	for _, obj := range objects {
-		now := obj.DeepCopy()
-		Expect(w.Get(ctx, client.ObjectKeyFromObject(obj), now)).To(Succeed())
-		versions[obj.GetKind()+" "+obj.GetName()] = now.GetResourceVersion()
-	}
-	return versions
+// versions returns each object's kind, name and resource version.
+func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) []string {
+	return expect.Each(objects, func(obj *unstructured.Unstructured) string {
+		now := world.Found(ctx, Default, w, obj.DeepCopy(), client.ObjectKeyFromObject(obj))
+		return fmt.Sprint(now.GetKind(), " ", now.GetName(), " ", now.GetResourceVersion())
+	})
 }
 
-// jobFor makes a job for one flavor: what it asks for is there, and its node selector
-// takes no other.
+// jobFor makes a job for one flavor: what it asks for is there, and its node selector takes no other.
 func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
 	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").NodeSelector(flavor.Spec.NodeLabels)
 	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
@@ -224,8 +215,7 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 	return job
 }
 
-// eventuallyNothingGenerated waits until what generate made is gone: its names do not
-// belong to one spec.
+// eventuallyNothingGenerated waits until what generate made is gone: its names do not belong to one spec.
 func eventuallyNothingGenerated(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
 		for _, list := range []client.ObjectList{&kueue.ResourceFlavorList{}, &kueue.ClusterQueueList{}, &kueue.TopologyList{}} {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -26,8 +27,8 @@ var _ = Describe("kubectl trainjob validate", func() {
 		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.Namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
 		Expect(valid).To(Equal(server == 0), "the API server")
-		stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
-		Expect(code).To(Equal(verdictOf(valid)), "the plugin: %s", stdout)
+		stdout, _, code := runBinary(ctx, manifest, "kubectl-trainjob", "validate", "-f", "-", "--from-cluster")
+		Expect(code).To(Equal(verdicts[valid]), "the plugin: %s", stdout)
 	},
 		Entry("a TrainJob with a queue", queued, torch, true),
 		Entry("a queue that is no name", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"Not_A_Name"}`, torch, false),
@@ -45,8 +46,9 @@ var _ = Describe("kubectl trainjob validate", func() {
 		manifest := w.listOf(runtime, fmt.Sprintf(`{"kind":"TrainJob","metadata":{%s},"spec":{%s}}`, cmp.Or(metadata, `"name":"job"`), spec))
 		release := must(cluster.Trainer(ctx))
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
-			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)...)
-			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
+			args := append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)
+			stdout, _, code := runBinary(ctx, manifest, "kubectl-trainjob", args...)
+			Expect(code).To(Equal(verdicts[made]), "validate %s: %s", flags, stdout)
 		}
 		if runtime != "" {
 			// Trainer's webhook asks its cache whether a TrainJob's runtime is there.
@@ -108,12 +110,14 @@ var _ = Describe("kubectl trainjob validate", func() {
 	})
 })
 
-const (
-	queued = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
-	torch  = `"runtimeRef":{"name":"torch-distributed"}`
-)
+// verdicts are the exit codes of validate that its page promises.
+var verdicts = map[bool]int{true: 0, false: exit.Findings}
 
-const ownRuntime = `"runtimeRef":{"kind":"TrainingRuntime","name":"own"}`
+const (
+	queued     = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
+	torch      = `"runtimeRef":{"name":"torch-distributed"}`
+	ownRuntime = `"runtimeRef":{"kind":"TrainingRuntime","name":"own"}`
+)
 
 // runtimeOf is a TrainingRuntime with more in its JobSet, and what its container has.
 func runtimeOf(jobSet, container string) string {
@@ -150,24 +154,11 @@ func (w *site) listOf(objects ...string) string {
 	return `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(items, ",") + `]}`
 }
 
-// refusedForGood reports whether somebody was refused what the world's TrainJob needs, or
-// it has ended without a pod.
+// refusedForGood reports whether somebody was refused what the world's TrainJob needs, or it has ended without a pod.
 func (w *site) refusedForGood(ctx context.Context) bool {
 	events := world.All(ctx, Default, w, &corev1.EventList{}, client.InNamespace(w.Namespace))
-	for i := range events.Items {
-		switch events.Items[i].Reason {
-		case "TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate":
-			return true
-		}
-	}
 	jobs := world.All(ctx, Default, w, &trainer.TrainJobList{}, client.InNamespace(w.Namespace))
-	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
-}
-
-// verdictOf is the exit code of validate that its page promises.
-func verdictOf(valid bool) int {
-	if valid {
-		return 0
-	}
-	return exit.Findings
+	refusals := []string{"TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate"}
+	return slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return slices.Contains(refusals, e.Reason) }) ||
+		len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
 }

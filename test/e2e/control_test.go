@@ -4,6 +4,15 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -12,7 +21,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -35,7 +48,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(HaveLen(1), "the pod is made")
 		w.ConsistentlyUnbound(ctx, "waiting")
 
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.EventuallyAtTheGate(ctx, "waiting")
 		w.EventuallyPods(ctx, "waiting", 0)
 		w.Succeed(ctx, "running")
@@ -46,8 +59,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 	It("a job fails, and keeps its quota until Trainer, which makes its JobSet again, knows that it is suspended", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w, _ := newRunningOf(ctx, "first", kit.OfOneTry)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "next")
+		w.MakeGated(ctx, w.Job("next").GPUs("8"), 0)
 
 		start := stopComponent(ctx, cluster.Manager())
 		w.Finish(ctx, "first", "failed")
@@ -90,7 +102,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
 		before, wl := w.TrainJob(ctx, "runs"), w.Workload(ctx, "runs")
 		stopComponent(ctx, cluster.Manager())
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 		Expect(w.TrainJob(ctx, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
 		Expect(w.Workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
@@ -105,7 +117,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
 		former := w.MakeRunning(ctx, w.Job("started"), 1, nil, suspended)
 
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		repair(ctx)
 		w.EventuallyRuns(ctx, "suspended", 1, onH100)
 		w.EventuallyCondition(ctx, "started", kueue.WorkloadAdmitted)
 		Expect(world.UIDs(w.EventuallyRuns(ctx, "started", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")
@@ -134,8 +146,121 @@ func (w *site) removeWebhooks(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreAlreadyExists(w.Create(ctx, obj))).To(Succeed()) })
 	}
 	// The API server takes note of it a moment later. The webhooks are for TrainJobs with a queue.
-	Eventually(ctx, func() error {
-		probe := kit.TrainJob(w.Namespace, "probe").Queue("queue").Obj()
-		return w.Create(ctx, probe, client.DryRunAll)
+	Eventually(ctx, func() error { return w.Create(ctx, w.Job("probe").Obj(), client.DryRunAll) }).Should(Succeed())
+}
+
+// ourEntry is where our entry of a TrainJob without others stands for a JSON patch.
+const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/replicatedJobs/0/template/spec/template/spec"
+
+// Policies of an admin stand for webhooks and controllers of others that know nothing of our entry.
+var _ = DescribeTable("Where somebody's admission undoes what the manager writes the write is repeated less and less often, and the user is told", Label("control", "external"), Serial, since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
+	func(ctx context.Context, expression, note string) {
+		w, _ := newRunning(ctx, "runs")
+		// The API server takes note of it within a second. What waits is not written.
+		w.interfere(ctx, expression)
+		w.MakeGated(ctx, w.Job("undone").GPUs("8"), 1)
+		w.Finish(ctx, "runs", "succeeded")
+		w.EventuallyTold(ctx, "undone", "WriteInVain", note)
+
+		writes := managerWrites()
+		Consistently(ctx, func() int { return strings.Count("\n"+strings.Join(writes(), "\n"), "\npatch trainjobs ") }).
+			WithTimeout(5*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 8), "writes of TrainJobs in five seconds")
+	},
+	Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+	Entry("when it is changed", fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: {"example.com/policy": "on"}}]`, ourEntry+"/nodeSelector"), "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+	Entry("when it is refused", "", "is refused again and again", SpecTimeout(specTimeout)),
+)
+
+// interfere has a policy patch what the manager writes into the spec's TrainJobs or, without an expression, refuse it.
+func (w *site) interfere(ctx context.Context, expression string) {
+	refusal := w.policy("interferes", []string{trainer.GroupVersion.Group}, []string{"trainjobs"}, "false")
+	refusal.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name: "ours", Expression: `request.userInfo.username == "kueue-trainer" && has(object.spec.runtimePatches)`,
+	}}
+	if expression == "" {
+		w.Make(ctx, refusal, bound(refusal))
+		return
+	}
+	w.Make(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: refusal.ObjectMeta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: refusal.Spec.MatchConstraints, MatchConditions: refusal.Spec.MatchConditions,
+		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+		Mutations: []admissionregistrationv1.Mutation{{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}},
+	}}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: refusal.ObjectMeta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: refusal.Name}})
+}
+
+var _ = It("A job that is evicted while Trainer resumes it keeps its quota until that has come to nothing", Label("control"), Serial, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+	w := newPools(ctx, "0", "0")
+	w.MakeGated(ctx, w.Job("late").GPUs("8"), 0)
+	w.EventuallyPending(ctx, "late")
+	resumed, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Update, func(request *admissionv1.AdmissionRequest) bool {
+		return suspended(request.OldObject.Raw) && !suspended(request.Object.Raw)
+	})
+
+	w.SetQuota(ctx, w.Name("gpus"), "8")
+	Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).Should(HaveValue(BeFalse()))
+	w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
+	w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
+	Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")
+	w.EventuallyAtTheGate(ctx, "late")
+	letThrough()
+
+	// What it asks for meanwhile is compared with its quota by the spec's ledger.
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(w.usedGPUs(ctx)).To(BeZero())
+		g.Expect(w.Pods(ctx, "late")).To(BeEmpty())
+		g.Expect(get(ctx, w, &jobsetapi.JobSet{}, "late").Spec.Suspend).To(HaveValue(BeTrue()))
 	}).Should(Succeed())
+}, SpecTimeout(specTimeout))
+
+// holdJobSets has a webhook hold requests for JobSets of the spec, counts them, and returns how to let them through.
+func (w *site) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
+	var count atomic.Int32
+	var known atomic.Bool
+	through := make(chan struct{})
+	letThrough := sync.OnceFunc(func() { close(through) })
+	answer := func(_ context.Context, request admission.Request) admission.Response {
+		switch {
+		case request.Name == probed:
+			known.Store(true)
+		case request.Operation == admissionv1.Operation(operation) && held(&request.AdmissionRequest):
+			count.Add(1)
+			<-through
+		}
+		return admission.Allowed("")
+	}
+	server := httptest.NewUnstartedServer(&admission.Webhook{Handler: admission.HandlerFunc(answer)})
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	DeferCleanup(letThrough)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	w.Make(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("slow")},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "slow.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			TimeoutSeconds:    ptr.To[int32](30),
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{operation, admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{jobsetapi.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"jobsets"}},
+			}},
+		}},
+	})
+	// The API server takes note of it a moment later.
+	Eventually(ctx, func() bool {
+		probe := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: probed}}
+		Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		return known.Load()
+	}).Should(BeTrue())
+	return &count, letThrough
+}
+
+const probed = "probe"
+
+func suspended(raw []byte) bool {
+	var js jobsetapi.JobSet
+	return json.Unmarshal(raw, &js) == nil && ptr.Deref(js.Spec.Suspend, false)
 }

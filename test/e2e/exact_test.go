@@ -180,9 +180,8 @@ func (w *site) expectAdmittedAfter(ctx context.Context, job string, there time.T
 
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.makeQueue(ctx, "other", "a100", "8")
-		w.MakeRunning(ctx, w.Job("moves").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "moves")
+		w.makeOther(ctx)
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", new(true) })
 		w.EventuallyWorkload(ctx, "moves", HaveField("Status.Admission.ClusterQueue", BeEquivalentTo(w.Name("other"))))
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
@@ -203,19 +202,16 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("keeps no quota for pods that queue by themselves, whatever JobSet their labels name", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("goes").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "goes")
 		look := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "look", Labels: map[string]string{controllerconstants.QueueLabel: "queue"}}}
 		look.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "goes"}
 		look.Spec.Template.Annotations = map[string]string{"localcluster/terminate-after": "1h"}
 		look.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(3600)), Containers: []corev1.Container{{Name: "look", Image: "none"}}}
 		w.Make(ctx, look)
 		var pods corev1.PodList
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{batchv1.JobNameLabel: look.Name})).To(Succeed())
-			g.Expect(pods.Items).To(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
-			g.Expect(pods.Items[0].Labels).To(HaveKey(kueueconstants.PodSetLabel))
-		}).Should(Succeed())
+		Eventually(ctx, func(g Gomega) []corev1.Pod {
+			return world.All(ctx, g, w, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{batchv1.JobNameLabel: look.Name}).Items
+		}).Should(ConsistOf(And(world.Running(), HaveField("Labels", HaveKey(kueueconstants.PodSetLabel)))))
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(w.Delete(ctx, &pods.Items[0], client.GracePeriodSeconds(0)))).To(Succeed())
 		})

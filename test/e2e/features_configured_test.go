@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -95,10 +97,9 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.Pools(ctx, "8", "0")
 		w.PatchJSON(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"metadata":{"labels":{"team":"vision"}}}`)
 		w.PatchJSON(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.Namespace}}, `{"metadata":{"annotations":{"example.com/project":"ocr"}}}`)
-		job := w.Job("measured").GPUs("8").Obj()
+		job := w.Job("measured").GPUs("8")
 		job.Annotations = map[string]string{"example.com/model": "vit"}
-		w.Make(ctx, job)
-		w.EventuallyRuns(ctx, "measured", 1, onH100)
+		w.MakeRunning(ctx, job, 1, onH100)
 		Expect(w.Workload(ctx, "measured").Annotations).To(HaveKeyWithValue("example.com/model", "vit"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
 			MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",custom_team="vision",[^}]*} 1\n`, w.Name("gpus")),
@@ -109,8 +110,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 
 	It("gets the default WorkloadPriorityClass", func(ctx context.Context) {
 		w.Pools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority("default", 7))
-		w.MakeRunning(ctx, w.Job("plain").GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("plain").GPUs("8"), 1, onH100, kit.Priority("default", 7))
 		Expect(w.Workload(ctx, "plain").Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
 	}, SpecTimeout(specTimeout))
 
@@ -120,7 +120,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.queues(ctx, w.Job("first").GPUs("8"))
 		w.queues(ctx, w.Job("boosted").GPUs("8"))
 		w.PatchJSON(ctx, w.Workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
-		w.eventuallyPreempted(ctx, "runs", kueue.InClusterQueueReason)
+		w.eventuallyTrue(ctx, "runs", kueue.WorkloadPreempted, kueue.InClusterQueueReason)
 		w.EventuallyRuns(ctx, "boosted", 1, onH100)
 		w.ConsistentlyUnbound(ctx, "first")
 		w.Touch(ctx, "boosted")
@@ -129,7 +129,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	}, SpecTimeout(specTimeout))
 
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
-		w.countedQueue(ctx, credits, "12")
+		w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: credits, Amount: "12"})...)
 		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(credits), resource.MustParse("8")))
 		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
@@ -140,12 +140,11 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	}, SpecTimeout(specTimeout))
 
 	It("is charged for the devices that its pods claim, and runs on nodes that have them", func(ctx context.Context) {
-		w.countedQueue(ctx, devices, "2")
+		w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: devices, Amount: "2"})...)
 		node := w.deviceNode(ctx, 2)
 		runtime := w.claimingRuntime(ctx)
 		claiming := func(name string) *kit.TrainJobBuilder { return w.Job(name).Runtime(runtime).Nodes(2) }
-		w.Make(ctx, claiming("first").Obj())
-		for _, pod := range w.EventuallyRuns(ctx, "first", 2, onH100) {
+		for _, pod := range w.MakeRunning(ctx, claiming("first"), 2, onH100) {
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(corev1.ResourceName(devices), resource.MustParse("2")))
@@ -165,11 +164,6 @@ const (
 	devices     = "example.com/devices"
 	deviceClass = "devices.example.com"
 )
-
-// countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
-func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
-	w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: name, Amount: amount})...)
-}
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.
 func (w *site) charged(ctx context.Context, job string) corev1.ResourceList {
@@ -217,3 +211,88 @@ func (w *site) claimingRuntime(ctx context.Context) string {
 	})
 	return runtime.Name
 }
+
+// optedIn is the label of namespaces that Kueue manages in these specs.
+const optedIn = "example.com/opted-in"
+
+var _ = Describe("Where namespaces opt in", Label("control", "external"), core, Serial, since(world.Trainer22), Ordered, ContinueOnFailure, func() {
+	var w *site
+
+	BeforeAll(func(ctx context.Context) {
+		restartKueueWith(ctx, map[string]any{"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{optedIn: "true"}}}, "kueue")
+	})
+
+	// label lets the namespace in, or takes it out.
+	label := func(ctx context.Context, value string) {
+		w.PatchJSON(ctx, kit.Namespace(w.Namespace), `{"metadata":{"labels":{"`+optedIn+`":`+value+`}}}`)
+	}
+	in := func(ctx context.Context) { label(ctx, `"true"`) }
+	out := func(ctx context.Context) { label(ctx, `null`) }
+	entry := func(ctx context.Context, job string) string {
+		return fmt.Sprint(w.raw(ctx, job, "runtimePatches"))
+	}
+	workloads := func(ctx context.Context) ([]string, error) { return w.Names(ctx, &kueue.WorkloadList{}) }
+
+	BeforeEach(func(ctx context.Context) {
+		w = newPools(ctx, "8", "0")
+		w.runsOutside("Kueue does not manage every namespace here")
+	})
+
+	It("others are left alone: a TrainJob runs at once, without Workload and gate, and is told so", func(ctx context.Context) {
+		Expect(complaint(ctx, 0, "submit", "outside", "-n", w.Namespace, "--runtime", "torch-distributed", "--gpus-per-node", "16", "--queue", "queue")).
+			To(ContainSubstring("Kueue does not manage namespace " + w.Namespace))
+		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "outside") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
+		Expect(w.eventuallyExplained(ctx, "outside", explain.NotManaged, "NamespaceNotManaged").State.Remedy).
+			To(ContainSubstring("kubectl label namespace %s %s=true", w.Namespace, optedIn))
+		w.EventuallyNotes(ctx, "outside", "NamespaceNotManaged").ShouldNot(BeEmpty())
+		Expect(w.gates(ctx, "outside")).To(BeEmpty())
+		Expect(workloads(ctx)).To(BeEmpty())
+		By("its user may take the queue away")
+		w.PatchJSON(ctx, w.Job("outside").Obj(), `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)
+	}, SpecTimeout(specTimeout))
+
+	It("what began outside runs on when its namespace comes in", func(ctx context.Context) {
+		w.Make(ctx, w.Job("outside").GPUs("8").Obj())
+		w.EventuallyPods(ctx, "outside", 1)
+		pods := w.Pods(ctx, "outside")
+		in(ctx)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
+		Expect(world.UIDs(w.Pods(ctx, "outside"))).To(Equal(world.UIDs(pods)))
+		w.eventuallyExplained(ctx, "outside", explain.NotManaged, "BeganUnmanaged")
+	}, SpecTimeout(specTimeout))
+
+	It("a waiting TrainJob queues when its namespace comes in, and loses Workload and gate when it goes", func(ctx context.Context) {
+		w.MakeYAML(ctx, queuedYAML("waits")+"\n  suspend: true")
+		w.EventuallyNotes(ctx, "waits", "NamespaceNotManaged").ShouldNot(BeEmpty())
+		w.SetQuota(ctx, w.Name("gpus"), "0")
+		in(ctx)
+		Eventually(ctx, func() ([]string, error) { return workloads(ctx) }).Should(HaveLen(1))
+		Eventually(ctx, entry).WithArguments(ctx, "waits").Should(ContainSubstring(patch.AdmissionGate))
+		out(ctx)
+		Eventually(ctx, func() ([]string, error) { return workloads(ctx) }).Should(BeEmpty())
+		Eventually(ctx, entry).WithArguments(ctx, "waits").ShouldNot(ContainSubstring(patch.AdmissionGate))
+		Expect(w.TrainJob(ctx, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
+		By("its user resumes it, and its pods have no gate")
+		w.PatchJSON(ctx, w.Job("waits").Obj(), `{"spec":{"suspend":false}}`)
+		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waits") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
+	}, SpecTimeout(specTimeout))
+
+	It("what runs keeps its quota to its end when its namespace goes, and stops when its Workload is deactivated", func(ctx context.Context) {
+		in(ctx)
+		w.MakeYAML(ctx, queuedYAML("runs"))
+		pods := w.EventuallyRuns(ctx, "runs", 1, onH100)
+		out(ctx)
+		w.Make(ctx, w.Job("outside").GPUs("8").Obj())
+		w.EventuallyPods(ctx, "outside", 1)
+		Expect(world.UIDs(w.Pods(ctx, "runs"))).To(Equal(world.UIDs(pods)))
+		Expect(w.usedGPUs(ctx)).To(BeEquivalentTo(8))
+		w.Activate(ctx, "runs", false)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.TrainJob(ctx, "runs").Spec.Suspend).To(HaveValue(BeTrue()))
+			g.Expect(w.Pods(ctx, "runs")).To(BeEmpty())
+			g.Expect(workloads(ctx)).To(BeEmpty())
+			g.Expect(w.usedGPUs(ctx)).To(BeZero())
+		}).Should(Succeed())
+		Expect(w.gates(ctx, "runs")).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+})

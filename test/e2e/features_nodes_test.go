@@ -129,14 +129,12 @@ func (w *site) eventuallyReplaced(ctx context.Context, workloads *record.Recorde
 	}).Should(And(Not(BeEmpty()), HaveEach(HaveField("Name", failed.Spec.NodeName))))
 }
 
-// loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a
-// minute later.
+// loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a minute later.
 func (w *site) loseNode(ctx context.Context, pod corev1.Pod) {
 	Expect(w.Delete(ctx, w.Node(ctx, pod.Spec.NodeName))).To(Succeed())
 	w.forceDelete(ctx, &pod)
 }
 
-// forceDelete deletes a pod without its kubelet.
 func (w *site) forceDelete(ctx context.Context, pod *corev1.Pod) {
 	Expect(client.IgnoreNotFound(w.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }

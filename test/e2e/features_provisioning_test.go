@@ -19,6 +19,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -131,8 +132,7 @@ var _ = Describe("What an admission check says of the pods", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// provisioned has the spec's ClusterQueue admit what an autoscaler has nodes for, and pods go
-// to the reservation that it names.
+// provisioned has the spec's ClusterQueue admit what an autoscaler has nodes for, in the reservation that it names.
 func (w *site) provisioned(ctx context.Context) {
 	config := &kueue.ProvisioningRequestConfig{ObjectMeta: metav1.ObjectMeta{Name: w.Name("nodes")}}
 	config.Spec = kueue.ProvisioningRequestConfigSpec{
@@ -160,8 +160,7 @@ type nodeRequest struct {
 	} `json:"spec"`
 }
 
-// eventuallyRequested waits until Kueue has asked for the nodes of a TrainJob, by another
-// request than a former one.
+// eventuallyRequested waits until Kueue has asked for the nodes of a TrainJob, by another request than a former one.
 func (w *site) eventuallyRequested(ctx context.Context, job string, former types.UID) nodeRequest {
 	var found nodeRequest
 	Eventually(ctx, func(g Gomega) {
@@ -183,22 +182,18 @@ func (w *site) eventuallyRequested(ctx context.Context, job string, former types
 
 // answer accepts a request, with a reservation if there is one, and says one thing more of it, as the autoscaler.
 func (w *site) answer(ctx context.Context, r nodeRequest, reservation, condition string) {
-	conditions := []any{}
-	for _, name := range []string{"Accepted", condition} {
-		conditions = append(conditions, map[string]any{
-			"type": name, "status": "True", "reason": name, "message": name, "lastTransitionTime": metav1.Now().ToUnstructured()})
-	}
+	conditions := expect.Each([]string{"Accepted", condition}, func(name string) any {
+		return map[string]any{"type": name, "status": "True", "reason": name, "message": name, "lastTransitionTime": metav1.Now().ToUnstructured()}
+	})
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(provisioningRequest)
 	obj.SetNamespace(r.Namespace)
 	obj.SetName(r.Name)
-	before := obj.DeepCopy()
 	status := map[string]any{"conditions": conditions}
 	if reservation != "" {
 		status["provisioningClassDetails"] = map[string]any{"Reservation": reservation}
 	}
-	obj.Object["status"] = status
-	Expect(w.Status().Patch(ctx, obj, client.MergeFrom(before))).To(Succeed())
+	w.ChangeStatus(ctx, obj, func() { obj.Object["status"] = status })
 }
 
 // eventuallyUpdated waits until a TrainJob runs with n pods that have the updates of one request.

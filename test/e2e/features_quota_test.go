@@ -91,9 +91,8 @@ var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 		w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanPreempt: kueue.TryNextFlavor}
 		})
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		w.runsOn(ctx, "first", "queue")
-		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onA100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onA100, kit.Priority(w.Name("urgent"), 1000))
 	}, SpecTimeout(specTimeout))
 
 	It("before it borrows in the first", func(ctx context.Context) {
@@ -149,10 +148,9 @@ func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods i
 	w.givesWay(ctx, 1, pods, reason)
 }
 
-// givesWay waits until Kueue has stopped job "preempted" for job "claims" and the reason given, and expects that it runs
-// again when that has ended.
+// givesWay waits until job "preempted" is stopped for job "claims" and that reason, and runs again when that has ended.
 func (w *site) givesWay(ctx context.Context, preempted, claims int, reason string) {
-	w.eventuallyPreempted(ctx, "preempted", reason)
+	w.eventuallyTrue(ctx, "preempted", kueue.WorkloadPreempted, reason)
 	w.EventuallyRuns(ctx, "claims", claims, onH100)
 	w.EventuallyAtTheGate(ctx, "preempted")
 	w.EventuallyPods(ctx, "preempted", 0)
@@ -160,20 +158,13 @@ func (w *site) givesWay(ctx context.Context, preempted, claims int, reason strin
 	w.EventuallyRuns(ctx, "preempted", preempted, onH100)
 }
 
-// eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
-func (w *site) eventuallyPreempted(ctx context.Context, job, reason string) {
-	w.eventuallyTrue(ctx, job, kueue.WorkloadPreempted, reason)
-}
-
-// queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it
-// passes over one that is like another which does not fit.
+// queues makes a TrainJob, and waits for its Workload: Kueue looks at none that is like another which does not fit.
 func (w *site) queues(ctx context.Context, job *kit.TrainJobBuilder) {
 	w.Make(ctx, job.Obj())
 	w.EventuallyWorkload(ctx, job.Name)
 }
 
-// eventuallyLaterThan waits for the second after the one in which a TrainJob came to its queue:
-// Kueue compares no finer times.
+// eventuallyLaterThan waits for the second after that in which a TrainJob came: Kueue compares no finer times.
 func (w *site) eventuallyLaterThan(ctx context.Context, job string) {
 	wl := w.Workload(ctx, job)
 	Expect(wl).NotTo(BeNil())

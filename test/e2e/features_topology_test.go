@@ -70,8 +70,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	)
 
 	It("waits where no rack is as large as it requires", func(ctx context.Context) {
-		w.Make(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)).Obj())
-		w.EventuallyPending(ctx, "llm")
+		w.MakePending(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)))
 		w.EventuallyAtTheGate(ctx, "llm")
 		Expect(w.Pods(ctx, "llm")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
@@ -100,8 +99,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		asks := required(rackLabel)
 		asks[kueue.PodSetGroupName] = "together"
 		job := w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8")
-		w.Make(ctx, asking(asking(job, "node", asks), "launcher", asks).Obj())
-		pods := w.EventuallyRuns(ctx, "mpi", 2, nil)
+		pods := w.MakeRunning(ctx, asking(asking(job, "node", asks), "launcher", asks), 2, nil)
 		// By itself each of them would fit better beside the first job.
 		Expect(distinct(valuesOf(w.nodes(ctx, running(pods)), rackLabel))).To(HaveLen(1))
 		wl := w.Workload(ctx, "mpi")
@@ -142,8 +140,7 @@ const (
 	rackLabel   = "example.com/rack"
 )
 
-// fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has
-// them as its topology.
+// fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has them as its topology.
 func (w *site) fabric(ctx context.Context) {
 	w.fabricQueue(ctx)
 	w.fabricNodes(ctx)
@@ -172,21 +169,16 @@ func (w *site) fabricQueue(ctx context.Context) {
 
 // eventuallyUsable waits until pods can be placed on the nodes of the fabric.
 func (w *site) eventuallyUsable(ctx context.Context) {
-	Eventually(ctx, func(g Gomega) {
-		nodes := world.All(ctx, g, w, &corev1.NodeList{}, client.MatchingLabels{fabricLabel: w.Suffix})
-		for _, node := range nodes.Items {
-			g.Expect(node.Spec.Taints).To(ConsistOf(kit.GPUTaint()), "%s is usable", node.Name)
-		}
-	}).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []corev1.Node {
+		return world.All(ctx, g, w, &corev1.NodeList{}, client.MatchingLabels{fabricLabel: w.Suffix}).Items
+	}).Should(HaveEach(HaveField("Spec.Taints", ConsistOf(kit.GPUTaint()))))
 }
 
-// asking annotates the pods of one replicated job.
 func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[string]string) *kit.TrainJobBuilder {
 	return job.PodPatch("example.com/"+replicatedJob, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
 }
 
-// eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology
-// assignment says, rank by rank, and returns their nodes in that order.
+// eventuallyPlaced waits until n pods run where their topology assignment says, rank by rank, and returns their nodes.
 func (w *site) eventuallyPlaced(ctx context.Context, job string, n int) []*corev1.Node {
 	var assigned []string
 	Eventually(ctx, func(g Gomega) {
@@ -225,11 +217,7 @@ func byRank(pods []corev1.Pod) []corev1.Pod {
 	return pods
 }
 
-func index(pod *corev1.Pod, label string) int {
-	i, err := strconv.Atoi(pod.Labels[label])
-	Expect(err).NotTo(HaveOccurred(), "label %s of pod %s", label, pod.Name)
-	return i
-}
+func index(pod *corev1.Pod, label string) int { return must(strconv.Atoi(pod.Labels[label])) }
 
 // running returns the nodes of pods, empty for one that does not run or is deleted.
 func running(pods []corev1.Pod) []string {
@@ -248,10 +236,8 @@ func (w *site) nodes(ctx context.Context, names []string) []*corev1.Node {
 	return expect.Each(names, func(name string) *corev1.Node { return w.Node(ctx, name) })
 }
 
-// valuesOf returns the value that each node has of a label.
 func valuesOf(nodes []*corev1.Node, label string) []string {
 	return expect.Each(nodes, func(node *corev1.Node) string { return node.Labels[label] })
 }
 
-// distinct returns each value once.
 func distinct(values []string) []string { return slices.Compact(slices.Sorted(slices.Values(values))) }

@@ -113,7 +113,6 @@ type scenery struct {
 	policy  kueue.StopPolicy
 }
 
-// stops reports whether a Workload is of the queue that is stopped.
 func (s *scenery) stops(wl *kueue.Workload) bool {
 	return s.stopped != nil && strings.HasPrefix(s.stopped.GetName(), string(wl.Spec.QueueName))
 }
@@ -203,8 +202,7 @@ func (w *site) act(ctx context.Context, seen *record.Recorder) act {
 }
 
 func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
-	i := must(inventory.Load(ctx, w.Client))
-	return i.World()
+	return must(inventory.Load(ctx, w.Client)).World()
 }
 
 // stop stops a queue, and returns the act that begins when Kueue has done what that asks of it.
@@ -212,27 +210,22 @@ func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act 
 	w.SetStopPolicy(ctx, s.stopped, s.policy)
 	// The condition of both kinds of queues has the same name.
 	w.EventuallyIs(ctx, s.stopped, s.stopped.GetName(), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
-	Eventually(ctx, func(g Gomega) {
-		for _, wl := range w.workloads(ctx) {
-			runs := is(&wl, kueue.WorkloadQuotaReserved) && !is(&wl, kueue.WorkloadEvicted) && !is(&wl, kueue.WorkloadFinished)
-			g.Expect(runs && s.stops(&wl) && s.policy == kueue.HoldAndDrain).To(BeFalse(), "%s runs", wl.Name)
-		}
-	}).Should(Succeed())
+	Eventually(ctx, w.workloads).WithArguments(ctx).ShouldNot(ContainElement(Satisfy(func(wl kueue.Workload) bool {
+		runs := is(&wl, kueue.WorkloadQuotaReserved) && !is(&wl, kueue.WorkloadEvicted) && !is(&wl, kueue.WorkloadFinished)
+		return runs && s.stops(&wl) && s.policy == kueue.HoldAndDrain
+	})))
 	return w.act(ctx, seen)
 }
 
 func (w *site) workloads(ctx context.Context) []kueue.Workload {
-	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	return list.Items
+	return world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace)).Items
 }
 
 // eventuallyAllFinished waits for those of some kind.
 func (w *site) eventuallyAllFinished(ctx context.Context, counts func(*kueue.Workload) bool) {
-	Eventually(ctx, func(g Gomega) {
-		for _, wl := range w.workloads(ctx) {
-			g.Expect(!counts(&wl) || is(&wl, kueue.WorkloadFinished)).To(BeTrue(), wl.Name)
-		}
-	}).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(Succeed())
+	left := func(wl kueue.Workload) bool { return counts(&wl) && !is(&wl, kueue.WorkloadFinished) }
+	Eventually(ctx, w.workloads).WithArguments(ctx).WithTimeout(10 * time.Minute).WithPolling(time.Second).
+		ShouldNot(ContainElement(Satisfy(left)))
 }
 
 func is(wl *kueue.Workload, condition string) bool {

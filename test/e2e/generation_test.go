@@ -61,23 +61,20 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.Make(ctx,
 			w.Job("evicted").GPUs("8").Obj(), w.Job("ends").GPUs("8").Obj(),
 			w.Job("stages").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		w.EventuallyRuns(ctx, "evicted", 1, onH100)
-		w.EventuallyRuns(ctx, "ends", 1, onH100)
-		w.EventuallyRuns(ctx, "stages", 2, nil)
+		running := map[string][]corev1.Pod{
+			"evicted": w.EventuallyRuns(ctx, "evicted", 1, onH100),
+			"ends":    w.EventuallyRuns(ctx, "ends", 1, onH100),
+			"stages":  w.EventuallyRuns(ctx, "stages", 2, nil),
+		}
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		labelled := w.CopyRuntime(ctx, "torchtune-qwen2.5-1.5b")
 		for i := range labelled.Spec.Template.Spec.ReplicatedJobs {
 			// Trainer cannot take the last label of pods from a JobSet, so these are left one.
 			metav1.SetMetaDataLabel(&labelled.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.ObjectMeta, "example.com/a", "b")
 		}
-		w.Make(ctx, labelled, w.Job("between").Runtime(labelled.Name).GPUs("2").Initializers().Obj())
-		w.EventuallyAtTheGate(ctx, "between")
-		w.EventuallyChildJobs(ctx, "between", 2)
+		w.Make(ctx, labelled)
+		w.MakeGated(ctx, w.Job("between").Runtime(labelled.Name).GPUs("2").Initializers(), 2)
 		started := startOf(ctx)
-		running := map[string][]corev1.Pod{}
-		for _, job := range []string{"evicted", "ends", "stages"} {
-			running[job] = w.Pods(ctx, job)
-		}
 
 		By("admitting jobs while the older controllers work on with the new CRDs")
 		Expect(cluster.UpgradeCRDs(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
@@ -116,8 +113,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 
 		By("preempting them, and starting them again")
-		// The new Trainer brings new runtimes: a Workload that was made of the old one is
-		// brought up to date when its job has stopped.
+		// The new Trainer brings new runtimes: an older Workload is brought up to date when its job has stopped.
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100, kit.Priority(w.Name("urgent"), 1000))
 		for _, job := range []string{"evicted", "waits"} {
 			w.EventuallyAtTheGate(ctx, job)
@@ -139,19 +135,13 @@ func exactlyPlaced(pods []corev1.Pod) {
 	}
 }
 
-// eventuallyStage waits until the last stage of a job runs as an admission to the first of
-// the pools has it.
+// eventuallyStage waits until the last stage of a job runs as an admission to the first of the pools has it.
 func (w *site) eventuallyStage(ctx context.Context, job string) {
-	Eventually(ctx, func(g Gomega) {
-		node := world.OfReplicatedJob(w.Pods(ctx, job), "node")
-		g.Expect(node).To(HaveLen(1))
-		g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
-		g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
-		g.Expect(world.Tolerations(&node[0])).To(ConsistOf(gpuToleration))
-	}).Should(Succeed())
+	tolerations := func(pod corev1.Pod) []corev1.Toleration { return world.Tolerations(&pod) }
+	Eventually(ctx, func() []corev1.Pod { return world.OfReplicatedJob(w.Pods(ctx, job), "node") }).Should(ConsistOf(And(
+		world.Running(), HaveField("Spec.NodeSelector", onH100), WithTransform(tolerations, ConsistOf(gpuToleration)))))
 }
 
-// eventuallyExports waits until the manager's metric names a release of Trainer.
 func (w *site) eventuallyExports(ctx context.Context, release string) {
 	Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
 		Should(ContainSubstring("\nkueue_trainer_trainer_info{version=\"" + release + "\"} 1\n"))
@@ -159,7 +149,6 @@ func (w *site) eventuallyExports(ctx context.Context, release string) {
 
 var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds (.*)$`)
 
-// startOf tells when the manager was started.
 func startOf(ctx context.Context) string {
 	found := processStart.FindStringSubmatch(fetch(ctx, "metrics", "/metrics"))
 	Expect(found).To(HaveLen(2))
@@ -168,8 +157,7 @@ func startOf(ctx context.Context) string {
 
 const hidden = "hiddenByTheSpec"
 
-// hideField takes a field from the CRD of TrainJob, as a CRD of another generation would
-// have none of that name. It is back after the spec.
+// hideField takes a field from the CRD of TrainJob, as in one of another generation. It is back after the spec.
 func (w *site) hideField(ctx context.Context, name string) {
 	DeferCleanup(w.showField)
 	Expect(cluster.ChangeCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {

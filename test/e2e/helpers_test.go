@@ -38,9 +38,9 @@ const specTimeout = 3 * time.Minute
 
 func must[T any](value T, err error) T { return specs.Must(value, err) }
 
-// raw returns a list of a TrainJob as the API server stores it, without Go types.
-func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
-	list, _, err := unstructured.NestedSlice(get(ctx, w, world.NewTrainJob(), job).Object, fields...)
+// raw returns a list of a TrainJob's spec as the API server stores it, without Go types.
+func (w *site) raw(ctx context.Context, job, field string) []any {
+	list, _, err := unstructured.NestedSlice(get(ctx, w, world.NewTrainJob(), job).Object, "spec", field)
 	Expect(err).NotTo(HaveOccurred())
 	return list
 }
@@ -59,8 +59,7 @@ type site struct {
 	outside string
 }
 
-// newWorld makes a namespace, and takes everything away after the spec; a spec that
-// failed prints it first.
+// newWorld makes a namespace, and takes everything away after the spec; a spec that failed prints it first.
 func newWorld(ctx context.Context) *site {
 	w := &site{World: world.New(ctx, Default, GinkgoWriter, cluster, "e2e", world.NewSuffix())}
 	w.ledger = must(ledger.Watch(ctx, must(dynamic.NewForConfig(cluster.Config)), w.Namespace))
@@ -68,7 +67,6 @@ func newWorld(ctx context.Context) *site {
 	return w
 }
 
-// newPools makes a world with World.Pools.
 func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) *site {
 	w := newWorld(ctx)
 	w.Pools(ctx, h100GPUs, a100GPUs, tolerations...)
@@ -93,9 +91,9 @@ func newRunningOf(ctx context.Context, job string, changes ...kit.RuntimeChange)
 	return w, runtime
 }
 
-// makeQueue makes one more LocalQueue and its ClusterQueue, which has GPUs of one of the spec's flavors.
-func (w *site) makeQueue(ctx context.Context, name, flavor, gpus string) {
-	w.Make(ctx, kit.ClusterQueue(w.Name(name), kit.Quota{Flavor: w.Name(flavor), GPUs: gpus}), kit.LocalQueue(w.Namespace, name, w.Name(name)))
+// makeOther makes LocalQueue "other" and its ClusterQueue, which has 8 A100s.
+func (w *site) makeOther(ctx context.Context) {
+	w.Make(ctx, kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}), kit.LocalQueue(w.Namespace, "other", w.Name("other")))
 }
 
 func (w *site) leave(ctx context.Context) {
@@ -110,7 +108,6 @@ func (w *site) leave(ctx context.Context) {
 	Expect(problem).NotTo(HaveOccurred())
 }
 
-// get reads an object of the spec's namespace again.
 func get[T client.Object](ctx context.Context, w *site, obj T, name string) T {
 	w.Read(ctx, obj, name)
 	return obj
@@ -139,7 +136,6 @@ func eventuallyWhole(ctx context.Context, recorder *record.Recorder) {
 	Expect(recorder.Gaps()).To(BeEmpty(), "no version was missed")
 }
 
-// versionsOf are what was recorded of one kind, in its type.
 func versionsOf[T any](recorder *record.Recorder) []*T {
 	return expect.Each(recorder.Versions(), func(v record.Version) *T { return read[T](v.Object) })
 }
@@ -151,8 +147,7 @@ func read[T any](obj *unstructured.Unstructured) *T {
 	return into
 }
 
-// runsOutside says why pods of this spec run without quota on purpose: what the ledger
-// finds is reported, and fails nothing.
+// runsOutside says why pods run without quota on purpose: what the ledger finds is reported, and fails nothing.
 func (w *site) runsOutside(why string) { w.outside = why }
 
 // audit fails the spec where its pods asked for more than their jobs were charged for.
@@ -172,11 +167,18 @@ func (w *site) audit(ctx context.Context) {
 	Expect(result.Violations).To(BeEmpty(), "pods asked for more than their jobs were charged for")
 }
 
-// control does something to components of a local control plane, one after the other.
 func control(ctx context.Context, action string, components ...string) {
 	for _, component := range components {
 		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
 	}
+}
+
+// repair starts what is missing on a local control plane and installs its manifests again.
+func repair(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) }
+
+// handOver hands TrainJobs over to another integration while they run.
+func handOver(ctx context.Context, integration string) {
+	Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 }
 
 // logOf is the log of a component of a local control plane, or the audit log.
@@ -184,33 +186,26 @@ func logOf(component string) string {
 	return filepath.Join(cluster.LocalDir(), "logs", component+".log")
 }
 
-// managerWrites are those of the manager in the audit log.
-type managerWrites struct {
-	*logs.Audit
-	seen []string
-}
-
-func openManagerWrites() *managerWrites {
-	return &managerWrites{Audit: must(logs.OpenAudit(logOf("audit")))}
-}
-
-// notWrites are resources whose requests change nothing that TrainJobs are made of: what people are told, and
-// questions that have to be asked by a create.
+// notWrites are what people are told, and questions that have to be asked by a create.
 var notWrites = []string{"events", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
 
-// all returns what was written since, or was tried to, as "verb resource name code". Dry runs do not count.
-func (w *managerWrites) all() []string {
-	Expect(w.Events(func(e *logs.Event) {
+// managerWrites tells what the manager writes from now on, or tries to, as "verb resource name code", but for dry runs.
+func managerWrites() func() []string {
+	audit := must(logs.OpenAudit(logOf("audit")))
+	var seen []string
+	note := func(e *logs.Event) {
 		of := e.ObjectRef
 		if e.User.Username == "kueue-trainer" && !e.DryRun() && !slices.Contains([]string{"get", "list"}, e.Verb) && !slices.Contains(notWrites, of.Resource) {
-			w.seen = append(w.seen, fmt.Sprint(e.Verb, " ", of.Resource, " ", of.Name, " ", e.ResponseStatus.Code))
+			seen = append(seen, fmt.Sprint(e.Verb, " ", of.Resource, " ", of.Name, " ", e.ResponseStatus.Code))
 		}
-	})).To(Succeed())
-	return slices.Clone(w.seen)
+	}
+	return func() []string {
+		Expect(audit.Events(note)).To(Succeed())
+		return slices.Clone(seen)
+	}
 }
 
-// refuseManager has the API server refuse what the manager writes into TrainJobs of the
-// spec's namespace, until allow. What users write is not touched.
+// refuseManager has the API server refuse what the manager, and no user, writes into the spec's TrainJobs, until allow.
 func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
 	as := must(cluster.Impersonating("kueue-probe", "system:masters"))
 	probe := kit.TrainJob(w.Namespace, "probe").Obj()
@@ -223,8 +218,7 @@ func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) 
 	})
 }
 
-// policy is one of the spec's namespace for objects that are made or changed, of which an expression
-// has to be true.
+// policy is one of the spec's namespace for objects that are made or changed, of which an expression has to be true.
 func (w *site) policy(name string, groups, resources []string, expression string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name)}}
 	policy.Spec.FailurePolicy = new(admissionregistrationv1.Fail)
@@ -249,8 +243,7 @@ func bound(policy *admissionregistrationv1.ValidatingAdmissionPolicy) *admission
 	}
 }
 
-// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
-// end.
+// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's end.
 func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
 	binding := bound(policy)
 	allow = func(ctx context.Context) {

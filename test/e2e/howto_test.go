@@ -54,9 +54,8 @@ var _ = Describe("The how-to", func() {
 	)
 })
 
-// sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of
-// docs/use.md#from-python: a CustomTrainerContainer with options Name, Labels, Annotations,
-// TrainerCommand, TrainerArgs and RuntimePatch.
+// sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of docs/use.md#from-python: a
+// CustomTrainerContainer with options Name, Labels, Annotations, TrainerCommand, TrainerArgs and RuntimePatch.
 const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 
 // leaves are the values of indented JSON, and the keys that people choose.
@@ -112,8 +111,7 @@ var _ = It("The runbooks' commands look at a cluster that is in order", Serial, 
 	}
 }, SpecTimeout(specTimeout))
 
-// followsPage runs the blocks of a page, the last of which cleans up, and expects what the page
-// shows of a block's output to be printed.
+// followsPage runs the blocks of a page, of which the last cleans up, and expects the output that the page shows.
 func followsPage(ctx context.Context, page string) {
 	steps := docsSteps(page)
 	last := len(steps) - 1
@@ -142,20 +140,16 @@ func followsStep(ctx context.Context, step pages.Step) {
 }
 
 var (
-	spaces  = regexp.MustCompile(`\s+`)
-	elapsed = regexp.MustCompile(`\b\d+(\\\.\d+)?(ms|s|m|h)\b`)
-	clock   = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`)
-	percent = regexp.MustCompile(`\b\d+%`)
-	hash    = regexp.MustCompile(`(trainjob-[a-z0-9-]+-)[0-9a-f]{5}\b`)
+	spaces = regexp.MustCompile(`\s+`)
+	// varies is a time of day, one that has passed, or a share.
+	varies = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b|\b\d+(\\\.\d+)?(ms|s|m|h)\b|\b\d+%`)
+	hash   = regexp.MustCompile(`(trainjob-[a-z0-9-]+-)[0-9a-f]{5}\b`)
 )
 
 // asShown is what matches a line of the docs in an output: how wide its columns are, times, and
 // the hashes in names of Workloads may differ, and ... stands for anything.
 func asShown(line string) string {
-	pattern := regexp.QuoteMeta(line)
-	pattern = clock.ReplaceAllString(pattern, `\S+`)
-	pattern = elapsed.ReplaceAllString(pattern, `\S+`)
-	pattern = percent.ReplaceAllString(pattern, `\S+`)
+	pattern := varies.ReplaceAllString(regexp.QuoteMeta(line), `\S+`)
 	pattern = hash.ReplaceAllString(pattern, `${1}[0-9a-f]{5}`)
 	pattern = strings.ReplaceAll(pattern, `\.\.\.`, `.*`)
 	return spaces.ReplaceAllString(pattern, `\s+`)

@@ -25,8 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// kubeletProduct is the GPU product of the one node whose pods are processes; see
-// docs/dev/kind.md.
+// kubeletProduct is the GPU product of the one node whose pods are processes; see docs/dev/kind.md.
 const kubeletProduct = "FAKE-KUBELET"
 
 var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
@@ -43,32 +42,32 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 	It("quota is given away when the last process of a preempted job has ended, and not before", kindCore, func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
-		processes := w.watchProcesses(ctx)
+		pods := w.record(ctx, podResource)
 		w.MakeRunning(ctx, w.payload("first", "-linger=4s").GPUs("8"), 1, onKubelet)
 		w.Make(ctx, w.payload("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		w.eventuallyFollows(ctx, "next")
-		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
-		first, next := processes.of("first"), processes.of("next")
+		Eventually(ctx, func() int { return len(processesOf(pods, "next")) }).Should(Equal(1))
+		first, next := processesOf(pods, "first"), processesOf(pods, "next")
 		Expect(first).To(HaveLen(1), "incarnations of the first job")
 		Expect(first[0].ExitCode).To(BeEquivalentTo(143), "the process was asked to end")
 		Expect(first[0].Ended).NotTo(BeTemporally(">", next[0].Started), "end of the first process and start of the next")
 	}, SpecTimeout(specTimeout))
 
 	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
-		processes := w.watchProcesses(ctx)
+		pods := w.record(ctx, podResource)
 		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3))
 		w.MakeRunning(ctx, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8"), 1, onKubelet, runtime)
 		w.MakeGated(ctx, w.payload("next").GPUs("8"), 0)
 
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		w.eventuallyFollows(ctx, "next")
-		Expect(processes.of("first")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137))), "killed, since it did not end")
+		Expect(processesOf(pods, "first")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137))), "killed, since it did not end")
 	}, SpecTimeout(specTimeout))
 
 	It("a job that takes too much memory is restarted by its JobSet with the quota that it has, and fails in the end", func(ctx context.Context) {
-		processes := w.watchProcesses(ctx)
-		w.Make(ctx, w.restarting(ctx, 1))
+		pods := w.record(ctx, podResource)
+		w.Make(ctx, w.restarting(ctx))
 		job := w.payload("greedy", "-memory=300").Runtime(w.Name("torch-distributed")).GPUs("8").Request(corev1.ResourceMemory, "64Mi").Obj()
 		w.Make(ctx, job)
 		w.EventuallyCondition(ctx, "greedy", kueue.WorkloadAdmitted)
@@ -76,22 +75,20 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 
 		w.eventuallyTrainJob(ctx, "greedy", trainer.TrainJobFailed)
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
-		// The kernel killed it each time. A container runtime that sees the exit before the kernel's word
-		// on memory writes "Error" for the reason.
-		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137)), HaveField("ExitCode", BeEquivalentTo(137))))
+		// The kernel killed it each time. A runtime that sees the exit first gives "Error" for the reason.
+		Expect(processesOf(pods, "greedy")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137)), HaveField("ExitCode", BeEquivalentTo(137))))
 		w.eventuallyFollows(ctx, "next")
-		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
-		for _, one := range processes.of("greedy") {
-			Expect(one.Ended).NotTo(BeTemporally(">", processes.of("next")[0].Started), "the next job has no quota beside it")
+		Eventually(ctx, func() int { return len(processesOf(pods, "next")) }).Should(Equal(1))
+		for _, one := range processesOf(pods, "greedy") {
+			Expect(one.Ended).NotTo(BeTemporally(">", processesOf(pods, "next")[0].Started), "the next job has no quota beside it")
 		}
 	}, SpecTimeout(specTimeout))
 
 	It("a job that fails is restarted by its JobSet with the quota that it has", func(ctx context.Context) {
-		processes := w.watchProcesses(ctx)
-		w.Make(ctx, w.restarting(ctx, 1))
-		w.Make(ctx, w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
-		Eventually(ctx, func() int { return len(processes.of("flaky")) }).Should(Equal(2))
-		Expect(processes.of("flaky")[0].ExitCode).To(BeEquivalentTo(3))
+		pods := w.record(ctx, podResource)
+		w.Make(ctx, w.restarting(ctx), w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
+		Eventually(ctx, func() int { return len(processesOf(pods, "flaky")) }).Should(Equal(2))
+		Expect(processesOf(pods, "flaky")[0].ExitCode).To(BeEquivalentTo(3))
 		Expect(evictions(w.Workload(ctx, "flaky"))).To(BeZero())
 		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
 	}, SpecTimeout(specTimeout))
@@ -104,13 +101,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.Name}}
 		Expect(w.SubResource("eviction").Create(ctx, &pod, eviction)).To(Succeed())
 
-		Eventually(ctx, func(g Gomega) {
-			pods := w.Pods(ctx, "drained")
-			g.Expect(pods).To(HaveLen(1))
-			g.Expect(pods[0].UID).NotTo(Equal(pod.UID))
-			g.Expect(pods[0].Spec.NodeName).To(BeEmpty())
-			g.Expect(pods[0].Spec.SchedulingGates).To(BeEmpty())
-		}).Should(Succeed())
+		Eventually(ctx, w.Pods).WithArguments(ctx, "drained").Should(ConsistOf(And(
+			HaveField("UID", Not(Equal(pod.UID))), HaveField("Spec.NodeName", BeEmpty()), HaveField("Spec.SchedulingGates", BeEmpty()))))
 		w.ConsistentlyUnbound(ctx, "next")
 		w.cordon(ctx, node, false)
 		w.EventuallyRuns(ctx, "drained", 1, onKubelet)
@@ -122,10 +114,10 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) {
 			onNode(ctx, node, "systemctl", "start", "kubelet")
-			eventuallyReady(ctx, node, corev1.ConditionTrue)
+			eventuallyReady(ctx, node, metav1.ConditionTrue)
 		})
 		onNode(ctx, node, "systemctl", "stop", "kubelet")
-		eventuallyReady(ctx, node, corev1.ConditionUnknown)
+		eventuallyReady(ctx, node, metav1.ConditionUnknown)
 
 		Expect(w.Delete(ctx, w.payload("lost").Obj())).To(Succeed())
 		w.ConsistentlyUnbound(ctx, "next")
@@ -140,8 +132,7 @@ var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
 
 // kubeletNodes are those with a kubelet; only a kind cluster has one.
 func kubeletNodes(ctx context.Context) []corev1.Node {
-	nodes := world.All(ctx, Default, cluster.Client, &corev1.NodeList{}, client.MatchingLabels(onKubelet))
-	return nodes.Items
+	return world.All(ctx, Default, cluster.Client, &corev1.NodeList{}, client.MatchingLabels(onKubelet)).Items
 }
 
 // kubeletNode names the node with a kubelet; a cluster without one skips the spec.
@@ -179,10 +170,10 @@ func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
 	return job
 }
 
-// restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
-func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
+// restarting makes torch-distributed with a JobSet that is restarted once when a pod fails.
+func (w *site) restarting(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	return w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
-		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
+		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
 		// Or the kubelet starts the container again by itself, as JobSet has it by default.
 		kit.RuntimePod(spec).RestartPolicy = corev1.RestartPolicyNever
 	})
@@ -198,11 +189,11 @@ func onNode(ctx context.Context, node string, command ...string) {
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
-func eventuallyReady(ctx context.Context, node string, status corev1.ConditionStatus) {
-	Eventually(ctx, func(g Gomega) {
-		n := world.Found(ctx, g, cluster.Client, &corev1.Node{}, client.ObjectKey{Name: node})
-		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", status))))
-	}).WithTimeout(2 * time.Minute).Should(Succeed())
+func eventuallyReady(ctx context.Context, node string, status metav1.ConditionStatus) {
+	found := func(g Gomega) *corev1.Node {
+		return world.Found(ctx, g, cluster.Client, &corev1.Node{}, client.ObjectKey{Name: node})
+	}
+	Eventually(ctx, found).WithTimeout(2 * time.Minute).Should(world.Condition(string(corev1.NodeReady), status))
 }
 
 // process is one run of a pod's only container.
@@ -211,18 +202,10 @@ type process struct {
 	ExitCode       int32
 }
 
-// processes are those of all containers of the spec's namespace, by every version of their pods: what a
-// kubelet says of one is there for a moment only.
-type processes struct{ *record.Recorder }
-
-func (w *site) watchProcesses(ctx context.Context) processes {
-	return processes{w.record(ctx, podResource)}
-}
-
-// of returns the processes of a TrainJob, the first of them first.
-func (p processes) of(job string) (all []process) {
+// processesOf returns those of a TrainJob in order, by all versions: a kubelet tells of one for a moment only.
+func processesOf(pods *record.Recorder, job string) (all []process) {
 	places := map[types.UID]int{}
-	for _, pod := range versionsOf[corev1.Pod](p.Recorder) {
+	for _, pod := range versionsOf[corev1.Pod](pods) {
 		one, runs := processOf(pod)
 		if !runs || pod.Labels[jobsetapi.JobSetNameKey] != job {
 			continue

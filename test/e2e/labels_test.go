@@ -32,11 +32,16 @@ func asManager(ctx context.Context) client.Client {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	c := must(cluster.Impersonating(user))
-	return c
+	return must(cluster.Impersonating(user))
 }
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
+	limited := HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900))))
+	limit := func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" }
+	eventuallyLimits := func(ctx context.Context, w *site) {
+		Eventually(ctx, func() error { return w.TryEdit(ctx, "slow", limit) }).Should(Succeed())
+	}
+
 	It("gives a priority to a running one that is stopped with it", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "rises")
 		w.Make(ctx, kit.Priority(w.Name("high"), 1000))
@@ -55,7 +60,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w, _ := newRunning(ctx, "limited")
 		job := get(ctx, w, world.NewTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
-		w.EventuallyWorkload(ctx, "limited", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		w.EventuallyWorkload(ctx, "limited", limited)
 		w.EventuallyRuns(ctx, "limited", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -66,19 +71,17 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = new(true) }); err != nil {
 				return err
 			}
-			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
+			return w.TryEdit(ctx, "slow", limit)
 		}).Should(Succeed())
-		w.EventuallyWorkload(ctx, "slow", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		w.EventuallyWorkload(ctx, "slow", limited)
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("takes no quota from the pods of one whose Workload was deleted by another time limit", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "slow", "4s")
 		Expect(w.Delete(ctx, w.Workload(ctx, "slow"))).To(Succeed())
-		Eventually(ctx, func() error {
-			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
-		}).Should(Succeed())
-		w.EventuallyWorkload(ctx, "slow", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		eventuallyLimits(ctx, w)
+		w.EventuallyWorkload(ctx, "slow", limited)
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -86,11 +89,8 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w, _ := newRunning(ctx, "slow", "4s")
 		uid := w.Workload(ctx, "slow").UID
 		w.Activate(ctx, "slow", false)
-		Eventually(ctx, func() error {
-			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
-		}).Should(Succeed())
-		w.EventuallyWorkload(ctx, "slow", HaveField("UID", uid), HaveField("Spec.Active", HaveValue(BeFalse())),
-			HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+		eventuallyLimits(ctx, w)
+		w.EventuallyWorkload(ctx, "slow", HaveField("UID", uid), HaveField("Spec.Active", HaveValue(BeFalse())), limited)
 	}, SpecTimeout(specTimeout))
 
 	It("can be tested in a JSON patch, as a start does", func(ctx context.Context) {
@@ -125,11 +125,7 @@ var _ = It("A running TrainJob that its user stops runs no pod beside those that
 	for _, suspend := range []bool{true, false, true, false} {
 		w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
 	}
-	Eventually(ctx, func(g Gomega) {
-		pods := w.Pods(ctx, "toggled")
-		g.Expect(len(pods)).To(BeNumerically("<=", 1))
-		g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
-	}).Should(Succeed())
+	Eventually(ctx, w.Pods).WithArguments(ctx, "toggled").Should(Or(BeEmpty(), ConsistOf(HaveField("UID", Not(Equal(before[0].UID))))))
 	w.EventuallyRuns(ctx, "toggled", 1, onH100)
 }, SpecTimeout(specTimeout))
 
@@ -138,8 +134,7 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("far").Queue("later").GPUs("8")
 		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
-		w.Make(ctx, job.Obj())
-		w.EventuallyWorkload(ctx, "far")
+		w.queues(ctx, job)
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "later", w.Name("gpus")))
 		w.EventuallyTold(ctx, "far", "PodSetsUnknown", "spec.managedBy")
 		w.EventuallyNoWorkload(ctx, "far")

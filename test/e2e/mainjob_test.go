@@ -47,8 +47,7 @@ var _ = Describe("A queued TrainJob", func() {
 			w.LocalQueue(),
 			kit.Priority(w.Name("urgent"), 1000),
 		)
-		w.Make(ctx, w.Job("patient").Nodes(2).GPUs("8").Obj())
-		for _, pod := range w.EventuallyRuns(ctx, "patient", 2, onH100) {
+		for _, pod := range w.MakeRunning(ctx, w.Job("patient").Nodes(2).GPUs("8"), 2, onH100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
 			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration, HaveField("Key", "pool")))
 		}
@@ -82,8 +81,7 @@ var _ = Describe("A queued TrainJob", func() {
 	It("downloads dataset and model first and then trains, all under one Workload", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-		w.Make(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		for _, pod := range w.EventuallyRuns(ctx, "tune", 2, nil) {
+		for _, pod := range w.MakeRunning(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers(), 2, nil) {
 			Expect(pod.Labels[jobsetapi.ReplicatedJobNameKey]).To(BeElementOf("dataset-initializer", "model-initializer"))
 			Expect(world.Tolerations(&pod)).To(BeEmpty(), "an initializer asks for no GPU")
 		}
@@ -123,7 +121,7 @@ var _ = Describe("A queued TrainJob", func() {
 
 	It("moves to another queue while it waits", core, func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.makeQueue(ctx, "other", "a100", "8")
+		w.makeOther(ctx)
 		w.MakePending(ctx, w.Job("moves").GPUs("8"))
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = "other" })
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
@@ -146,7 +144,7 @@ var _ = Describe("A queued TrainJob", func() {
     `+ofNode(`{volumes: [{name: scratch, emptyDir: {sizeLimit: 2048Mi}}],
       containers: [{name: node, volumeMounts: [{name: scratch, mountPath: /scratch, readOnly: false}]}]}`))
 		w.EventuallyRuns(ctx, "plain", 1, onH100)
-		Expect(w.raw(ctx, "plain", "spec", "runtimePatches")).To(ContainElement(SatisfyAll(
+		Expect(w.raw(ctx, "plain", "runtimePatches")).To(ContainElement(SatisfyAll(
 			HaveKeyWithValue("manager", "example.com/user"),
 			WithTransform(jsonOf, SatisfyAll(ContainSubstring(`"sizeLimit":"2048Mi"`), ContainSubstring(`"readOnly":false`))))))
 	}, SpecTimeout(specTimeout))
@@ -154,9 +152,7 @@ var _ = Describe("A queued TrainJob", func() {
 
 var _ = It("A TrainJob without a queue is left exactly as it is", core, Label("invariant", "ours-only"), func(ctx context.Context) {
 	w := newWorld(ctx)
-	job := kit.TrainJob(w.Namespace, "free").Obj()
-	w.Make(ctx, job)
-	w.EventuallyRuns(ctx, "free", 1, nil)
+	w.MakeRunning(ctx, kit.TrainJob(w.Namespace, "free"), 1, nil)
 	stored := w.TrainJob(ctx, "free")
 	Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 	Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))

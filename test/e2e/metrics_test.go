@@ -6,7 +6,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -23,8 +23,13 @@ var _ = Describe("The manager's metrics", Label("metrics", "local"), func() {
 		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		token := w.Token(ctx, "kueue-trainer-metrics-reader")
+		// told is what a series of the spec's queue says, which may have one label more.
 		told := func(m metrics.Metric, more ...string) func() float64 {
-			return func() float64 { return scraped(ctx, token, m, w.queueLabels(more...)) }
+			of := map[string]string{metrics.ClusterQueue: w.Name("gpus"), metrics.Namespace: w.Namespace, metrics.LocalQueue: "queue"}
+			if len(more) > 0 {
+				of[more[0]] = more[1]
+			}
+			return func() float64 { return scraped(ctx, token, m, of) }
 		}
 
 		w.MakeRunning(ctx, w.Job("patient").Nodes(2).GPUs("8"), 2, onH100)
@@ -61,12 +66,10 @@ var _ = Describe("The manager's metrics", Label("metrics", "local"), func() {
 		pages := []string{"/metrics", "/debug/health", "/debug/pprof/", "/debug/pprof/heap"}
 		answers := func(token string) func() []int {
 			return func() []int {
-				var codes []int
-				for _, page := range pages {
+				return expect.Each(pages, func(page string) int {
 					code, _ := answerOf(ctx, "metrics", page, token)
-					codes = append(codes, code)
-				}
-				return codes
+					return code
+				})
 			}
 		}
 		Expect(answers("")()).To(Equal([]int{401, 401, 401, 401}))
@@ -81,15 +84,6 @@ var _ = Describe("The manager's metrics", Label("metrics", "local"), func() {
 			ContainSubstring("\nKueue's configuration: read, as of resourceVersion ")))
 	}, SpecTimeout(specTimeout))
 })
-
-// queueLabels returns the labels of metrics of the spec's queue, and more by name and value.
-func (w *site) queueLabels(more ...string) map[string]string {
-	labels := map[string]string{metrics.ClusterQueue: w.Name("gpus"), metrics.Namespace: w.Namespace, metrics.LocalQueue: "queue"}
-	for pair := range slices.Chunk(more, 2) {
-		labels[pair[0]] = pair[1]
-	}
-	return labels
-}
 
 // scraped returns the value of a series of the manager's, 0 where there is none.
 func scraped(ctx context.Context, token string, metric metrics.Metric, of map[string]string) (value float64) {

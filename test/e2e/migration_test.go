@@ -20,16 +20,13 @@ import (
 
 // These specs change Kueue's configuration, which only a local control plane lets them do.
 var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), Serial, func() {
-	BeforeEach(func(ctx context.Context) {
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-	})
+	BeforeEach(func() { DeferCleanup(repair) })
 
 	It("migrate there and back: no pod restarts, who waited or was preempted runs later", since(world.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
 		w.Pools(ctx, "16", "8", gpuToleration)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		w.MakeRunning(ctx, w.Job("preempted").GPUs("8"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("preempted").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.Make(ctx,
 			w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority(w.Name("urgent")).Obj(),
 			w.Job("torch").GPUs("8").Priority(w.Name("urgent")).Obj())
@@ -44,8 +41,8 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.EventuallyWorkload(ctx, "waits", Not(BeNil()))
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
-		handOver := func(integration string) {
-			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
+		migrate := func(integration string) {
+			handOver(ctx, integration)
 			for job := range running {
 				w.Touch(ctx, job)
 				w.TouchPods(ctx, job)
@@ -58,19 +55,19 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		foretold, refused, _ := plugin(ctx, "hand-back", "-n", w.Namespace, "--dry-run")
 		Expect(foretold + refused).To(ContainSubstring("nothing stands in the way of"))
-		handOver(world.InTree)
+		migrate(world.InTree)
 		// The in-tree integration adds its entry to what is in no queue, too.
 		free := kit.TrainJob(w.Namespace, "free").Obj()
 		free.Spec.Suspend = new(true)
 		w.Make(ctx, free)
-		handOver(world.External)
+		migrate(world.External)
 		w.PatchJSON(ctx, free, `{"metadata":{"labels":{"example.com/team":"a"}}}`)
 		w.PatchJSON(ctx, free, `{"spec":{"suspend":false}}`)
 		w.EventuallyRuns(ctx, "free", 1, nil)
 		// As the documentation has it: at no time does nobody look after TrainJobs.
-		handOver(world.Both)
+		migrate(world.Both)
 		Eventually(ctx, func() string { return handBack(ctx) }).Should(ContainSubstring("waits: gate removed"))
-		handOver(world.InTree)
+		migrate(world.InTree)
 		// The in-tree integration starts what waited under this one ...
 		w.Make(ctx, w.Job("later").GPUs("8").Obj())
 		w.Finish(ctx, "torch", "succeeded")
@@ -81,7 +78,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		delete(names, started)
 
 		// ... and this one what waited under that one.
-		handOver(world.External)
+		migrate(world.External)
 		for job := range running {
 			w.Finish(ctx, job, "succeeded")
 		}
@@ -93,18 +90,16 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "runs")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		w.EventuallyAtTheGate(ctx, "waits")
 		Expect(w.gates(ctx, "waits")).To(ConsistOf(patch.AdmissionGate))
-		Expect(cluster.HandOver(ctx, world.InTree, GinkgoWriter)).To(Succeed())
-		Expect(jsonOf(w.raw(ctx, "waits", "spec", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
+		handOver(ctx, world.InTree)
+		Expect(jsonOf(w.raw(ctx, "waits", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
 
-		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.External)
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.Finish(ctx, "runs", "succeeded")
 		exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
@@ -112,12 +107,11 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 	It("are left to it, and told so, while both are active; nothing stops and all of them run", long, since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0", gpuToleration)
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj(), w.Job("waits").GPUs("8").Obj())
-		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		wl := w.Workload(ctx, "runs")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
-		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.Both)
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		for _, job := range []string{"runs", "waits"} {
@@ -131,7 +125,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		second := map[string]string{"waits": "new", "new": "waits"}[first]
 
 		pods, wl = w.Pods(ctx, first), w.Workload(ctx, first)
-		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.External)
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 0\n"))
 		w.ConsistentlyKeeps(ctx, first, pods, wl)
 		w.Finish(ctx, first, "succeeded")
@@ -171,16 +165,13 @@ func (w *site) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 	return running
 }
 
-// These specs stop processes and read the audit log, which only a local control plane
-// lets them do.
+// These specs stop processes and read the audit log, which only a local control plane lets them do.
 var _ = Describe("Before it is known whether the in-tree integration is active", Label("control", "external"), Serial, func() {
-	BeforeEach(func() {
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-	})
+	BeforeEach(func() { DeferCleanup(repair) })
 
 	It("a start beside it writes nothing, before the answer and after", since(world.Trainer22), long, Label("invariant", "stock-neighbours"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0", gpuToleration)
-		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
+		handOver(ctx, world.Both)
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
@@ -188,17 +179,17 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		control(ctx, "stop", "kueue-trainer", "kueue")
-		writes := openManagerWrites()
+		writes := managerWrites()
 		control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
-		Consistently(ctx, writes.all).Should(BeEmpty())
+		Consistently(ctx, writes).Should(BeEmpty())
 
 		control(ctx, "start", "kueue")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		w.Finish(ctx, "runs", "succeeded")
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		account := " configmaps " + ledger.ConfigMapName + " "
-		Expect(slices.DeleteFunc(writes.all(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
+		Expect(slices.DeleteFunc(writes(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))

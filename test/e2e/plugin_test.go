@@ -24,17 +24,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
-// and its exit code.
+// plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed and its exit code.
 func plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-	return pluginReading(ctx, "", args...)
-}
-
-// pluginReading is plugin with a standard input.
-func pluginReading(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
-	return runBinary(ctx, stdin, "kubectl-trainjob", args...)
+	return runBinary(ctx, "", "kubectl-trainjob", args...)
 }
 
 // said runs the plugin where it has nothing to complain of, and gives what it printed.
@@ -44,7 +39,6 @@ func said(ctx context.Context, g Gomega, args ...string) string {
 	return stdout
 }
 
-// printed reads what the plugin prints as JSON.
 func printed[T any](ctx context.Context, g Gomega, args ...string) T {
 	var read T
 	g.Expect(json.Unmarshal([]byte(said(ctx, g, append(args, "-o", "json")...)), &read)).To(Succeed())
@@ -63,7 +57,6 @@ func startPlugin(ctx context.Context, args ...string) *gexec.Session {
 	return terminal().Start(terminal().Command(ctx, "kubectl-trainjob", args...))
 }
 
-// kubectl runs bin/kubectl and expects it to succeed; it gives what it printed.
 func kubectl(ctx context.Context, stdin string, args ...string) string {
 	stdout, stderr, code := runBinary(ctx, stdin, "kubectl", args...)
 	Expect(code).To(BeZero(), "kubectl %s: %s", strings.Join(args, " "), stderr)
@@ -75,26 +68,21 @@ func runShell(ctx context.Context, block string) (stdout, stderr string, code in
 	return terminal().Run(terminal().Shell(ctx, block), "")
 }
 
-// shell runs blocks that succeed; it gives what they printed.
-func shell(ctx context.Context, blocks ...string) string {
-	all := ""
+// shell runs blocks that succeed.
+func shell(ctx context.Context, blocks ...string) {
 	for _, block := range blocks {
-		stdout, stderr, code := runShell(ctx, block)
+		_, stderr, code := runShell(ctx, block)
 		Expect(code).To(BeZero(), "%s\n%s", block, stderr)
-		all += stdout
 	}
-	return all
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
 	return terminal().Run(terminal().Command(ctx, name, args...), stdin)
 }
 
-// terminal is that of the specs' cluster.
 func terminal() specs.Terminal { return specs.Terminal{Kubeconfig: cluster.Kubeconfig} }
 
-// runsPage runs the blocks of a page of the docs, the plugin's commands in them as a user; empty: as an
-// admin. The last block cleans up, whatever happens.
+// runsPage runs the blocks of a page, the plugin's commands as a user; empty: as an admin. The last one cleans up.
 func runsPage(ctx context.Context, page, user string) {
 	blocks := docsCommands(page)
 	last := len(blocks) - 1
@@ -109,8 +97,7 @@ func runsPage(ctx context.Context, page, user string) {
 func cleansUp(ctx context.Context, block string) {
 	shell(ctx, block)
 	Eventually(ctx, func(g Gomega) []string {
-		var all corev1.ConfigMapList
-		g.Expect(cluster.Client.List(ctx, &all, client.InNamespace("jobs"))).To(Succeed())
+		all := world.All(ctx, g, cluster.Client, &corev1.ConfigMapList{}, client.InNamespace("jobs"))
 		var snapshots []string
 		for i := range all.Items {
 			name, is := strings.CutSuffix(all.Items[i].Name, "-runtime-snapshot")
@@ -151,12 +138,9 @@ func seesQueues(user string) *rbacv1.ClusterRoleBinding {
 
 // eventuallyMay waits until the API server has taken note of a user's bindings.
 func eventuallyMay(ctx context.Context, user, namespace string) {
-	Eventually(ctx, func() error {
-		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(namespace))
-	}).Should(Succeed())
+	Eventually(ctx, as(user).List).WithArguments(ctx, &kueue.WorkloadList{}, client.InNamespace(namespace)).Should(Succeed())
 }
 
-// docsCommands returns the sh blocks of a page below the repository's root, or of one of its sections, in their order.
 func docsCommands(page string) []string {
 	return expect.Each(docsSteps(page), func(step pages.Step) string { return step.Commands })
 }

@@ -22,8 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// shipped are the runtimes of Trainer's manifests, with the nodes to ask of each:
-// more than one where the runtime can be distributed.
+// shipped are the runtimes of Trainer's manifests, with the nodes to ask of each: several where it can be distributed.
 var shipped = map[string]int32{
 	"deepspeed-distributed":        3,
 	"jax-distributed":              2,
@@ -57,8 +56,7 @@ var _ = Describe("PodSets", func() {
 			created := w.allPods(ctx, "job")
 			wl := w.Workload(ctx, "job")
 			Expect(created).To(HaveLen(len(wl.Spec.PodSets)))
-			for i := range wl.Spec.PodSets {
-				ps := &wl.Spec.PodSets[i]
+			for _, ps := range wl.Spec.PodSets {
 				Expect(created[string(ps.Name)]).To(HaveLen(int(ps.Count)), "pods of %s", ps.Name)
 				for _, p := range created[string(ps.Name)] {
 					Expect(described(&p.Spec)).To(Equal(described(&ps.Template.Spec)), p.Name)
@@ -74,8 +72,8 @@ var _ = Describe("PodSets", func() {
 		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
 		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		covers(queue, corev1.ResourceCPU, "8")
-		w.Make(ctx, runtime, queue, kit.Flavor(w.Name("h100"), onH100), w.LocalQueue())
-		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100)
+		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100,
+			runtime, queue, kit.Flavor(w.Name("h100"), onH100), w.LocalQueue())
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.Workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
 
@@ -110,8 +108,7 @@ var _ = Describe("PodSets", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// allPods plays a TrainJob to its end and gives every pod that came to be, per
-// replicated job. Jobs that are not the last of their chain end as soon as they run.
+// allPods plays a TrainJob to its end and gives all pods by replicated job. Jobs of a chain end as soon as they run.
 func (w *site) allPods(ctx context.Context, job string) map[string]map[string]corev1.Pod {
 	seen := map[string]map[string]corev1.Pod{}
 	Eventually(ctx, func(g Gomega) {
@@ -129,8 +126,7 @@ func (w *site) allPods(ctx context.Context, job string) map[string]map[string]co
 	return seen
 }
 
-// allStarted reports whether the pods that a TrainJob has by now are as many as its
-// started child Jobs want, all of them running or done.
+// allStarted reports whether a TrainJob has the pods that its started child Jobs want, all running or done.
 func (w *site) allStarted(ctx context.Context, job string) bool {
 	pods, wanted := w.Pods(ctx, job), 0
 	for _, j := range w.ChildJobs(ctx, job) {
@@ -156,8 +152,7 @@ func described(spec *corev1.PodSpec) pod {
 	return p
 }
 
-// requests returns what a container asks for; limits count where no request is given,
-// as the API server defaults it.
+// requests returns what a container asks for; limits count where no request is given, as the API server defaults it.
 func requests(c *corev1.Container) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	maps.Copy(out, c.Resources.Limits)

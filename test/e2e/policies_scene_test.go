@@ -30,8 +30,7 @@ import (
 // a finalizer, a TrainJob "stops" whose pod takes its time, a TrainJob "free" without a queue, and a tenant.
 type scene struct {
 	*site
-	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
-	// give, and makes dry runs.
+	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users give, and makes dry runs.
 	tenant client.Client
 }
 
@@ -80,8 +79,7 @@ func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 func (s *scene) makeStopping(ctx context.Context) {
 	patient := s.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
 	patient.Name = s.Name("patient")
-	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).PodAnnotations("example.com/user", "localcluster/terminate-after", "1h", "node").Obj())
-	s.EventuallyRuns(ctx, "stops", 1, nil)
+	s.MakeRunning(ctx, s.Job("stops").Runtime(patient.Name).EndsAfter("1h"), 1, nil, patient)
 	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
 	s.EventuallyIs(ctx, &trainer.TrainJob{}, "stops", HaveField("Spec.Suspend", HaveValue(BeTrue())))
 }
@@ -155,11 +153,9 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	c := must(cluster.Impersonating(user, append(groups, "system:authenticated")...))
-	return client.NewDryRunClient(c)
+	return client.NewDryRunClient(must(cluster.Impersonating(user, append(groups, "system:authenticated")...)))
 }
 
-// meta names an object of the scene.
 func (s *scene) meta(name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, OwnerReferences: owners}
 }
@@ -184,7 +180,6 @@ func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.
 	return js
 }
 
-// podOf is a pod of a replicated job.
 func (s *scene) podOf(ctx context.Context, job, replicatedJob string) *corev1.Pod {
 	pods := world.OfReplicatedJob(s.Pods(ctx, job), replicatedJob)
 	Expect(pods).NotTo(BeEmpty(), "pods of %s's replicated job %s", job, replicatedJob)
@@ -222,12 +217,10 @@ func (s *scene) likeJob(name string, owners ...metav1.OwnerReference) *batchv1.J
 	return job
 }
 
-// send patches an object of the scene.
 func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
 	return c.Patch(ctx, s.named(obj, name), client.RawPatch(kind, []byte(patch)))
 }
 
-// named is an object of the scene.
 func (s *scene) named(obj client.Object, name string) client.Object {
 	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)

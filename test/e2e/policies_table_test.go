@@ -85,13 +85,7 @@ var (
 	manyFinalizers  = `{"metadata":{"finalizers":["batch.kubernetes.io/job-tracking",` + hundred(`"example.com/%d"`) + `]}}`
 )
 
-func hundred(format string) string {
-	var all []string
-	for i := range 100 {
-		all = append(all, fmt.Sprintf(format, i))
-	}
-	return strings.Join(all, ",")
-}
+func hundred(format string) string { return kit.Numbered(100, format) }
 
 // orphanDependents is how clients orphaned before there were policies.
 type orphanDependents struct{}
@@ -251,22 +245,22 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":"runs"}}}`)),
 		"create a pod that looks like a TrainJob's":     denied("leave out label", func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.likePod("other")) }),
 		"make a pod look like a TrainJob's":             denied("leave out label", patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}}}`)),
-		"take the Job controller's finalizer off a pod": denied("only Kubernetes takes finalizer", patchesPod("runs", "node", dropFinalizers)),
-		"have Kubernetes delete a pod as one too many": denied("annotations of Kubernetes", patchesPod("mine", "node",
+		"take the Job controller's finalizer off a pod": denied("only Kubernetes takes finalizer", patchesPod("runs", dropFinalizers)),
+		"have Kubernetes delete a pod as one too many": denied("annotations of Kubernetes", patchesPod("mine",
 			`{"metadata":{"annotations":{"batch.kubernetes.io/job-completion-index":null}}}`)),
-		"have Kubernetes release a pod by a label that its Job may select by": denied("its labels", patchesPod("mine", "node",
+		"have Kubernetes release a pod by a label that its Job may select by": denied("its labels", patchesPod("mine",
 			`{"metadata":{"labels":{"example.com/own":"x"}}}`)),
 		"hide a pod that runs": denied("runs on the quota of its TrainJob", patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":null}}}`)),
 		"hide a pod that runs from its JobSet": denied("runs on the quota of its TrainJob",
 			patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)),
-		"orphan a pod that runs":        denied("runs on the quota of its TrainJob", patchesPod("runs", "node", dropOwner)),
-		"fill a pod with an annotation": denied("take some away", patchesPod("mine", "node", longAnnotation)),
-		"fill a pod with annotations":   denied("take some away", patchesPod("mine", "node", manyAnnotations)),
+		"orphan a pod that runs":        denied("runs on the quota of its TrainJob", patchesPod("runs", dropOwner)),
+		"fill a pod with an annotation": denied("take some away", patchesPod("mine", longAnnotation)),
+		"fill a pod with annotations":   denied("take some away", patchesPod("mine", manyAnnotations)),
 		"fill a gated pod":              denied("take some away", patches(&corev1.Pod{}, "gated", manyAnnotations)),
-		"fill a pod with tolerations": denied("64 tolerations", patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
+		"fill a pod with tolerations": denied("64 tolerations", patchesPodAs(types.JSONPatchType, "mine", "["+hundred(
 			`{"op":"add","path":"/spec/tolerations/-","value":{"key":"example.com/%d","operator":"Exists"}}`)+"]")),
-		"fill a pod with finalizers": denied("take some away", patchesPod("mine", "node", manyFinalizers)),
-		"fill a pod with the name of its image": denied("take some away", patchesPodAs(types.StrategicMergePatchType, "mine", "node",
+		"fill a pod with finalizers": denied("take some away", patchesPod("mine", manyFinalizers)),
+		"fill a pod with the name of its image": denied("take some away", patchesPodAs(types.StrategicMergePatchType, "mine",
 			`{"spec":{"containers":[{"name":"node","image":"`+strings.Repeat("x", 2000)+`"}]}}`)),
 		"fill a pod with the arguments of an ephemeral container":   denied("take some away", debugsPod("sized", `"image":"x","args":["`+strings.Repeat("x", 5000)+`"]`)),
 		"fill a pod with the environment of an ephemeral container": denied("take some away", debugsPod("sized", `"image":"x","env":[`+hundred(`{"name":"V%d","value":"x"}`)+`]`)),
@@ -473,46 +467,39 @@ var systemFlows = map[string]request{
 	"the TTL controller delete a finished child Job":                   by(ttlController, deletes(&batchv1.Job{}, "runs-side-0", inForeground)),
 }
 
-// patches is the request of a merge patch.
 func patches(obj client.Object, name, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.send(ctx, c, obj.DeepCopyObject().(client.Object), name, types.MergePatchType, patch)
 	}
 }
 
-// changes is the request of a JSON patch.
 func changes(obj client.Object, name, operations string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.send(ctx, c, obj.DeepCopyObject().(client.Object), name, types.JSONPatchType, operations)
 	}
 }
 
-// ofWorkload is the request of a merge patch of a TrainJob's Workload.
 func ofWorkload(job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return patches(&kueue.Workload{}, s.Workload(ctx, job).Name, patch)(ctx, s, c)
 	}
 }
 
-// patchesPod is the request of a merge patch of a replicated job's pod.
-func patchesPod(job, replicatedJob, patch string) request {
-	return patchesPodAs(types.MergePatchType, job, replicatedJob, patch)
-}
+// patchesPod is the request of a merge patch of the pod of a TrainJob's replicated job "node".
+func patchesPod(job, patch string) request { return patchesPodAs(types.MergePatchType, job, patch) }
 
-func patchesPodAs(kind types.PatchType, job, replicatedJob, patch string) request {
+func patchesPodAs(kind types.PatchType, job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, replicatedJob).Name, kind, patch)
+		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, "node").Name, kind, patch)
 	}
 }
 
-// adopts is the request that makes a TrainJob the controller of an object.
 func adopts(obj client.Object, name, job string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return owns(obj, name, s.ownedBy(ctx, job))(ctx, s, c)
 	}
 }
 
-// owns is the request that gives an object owners.
 func owns(obj client.Object, name string, owners ...metav1.OwnerReference) request {
 	return patches(obj, name, `{"metadata":{"ownerReferences":`+must(jsonOf(owners))+`}}`)
 }
@@ -549,21 +536,18 @@ func annotated(key, value string) func(*kueue.Workload) {
 
 func ofHighestPriority(wl *kueue.Workload) { wl.Spec.Priority = new(int32(2147483647)) }
 
-// createsWorkload is the request of a Workload that nobody's job has.
 func createsWorkload(change func(*kueue.Workload), owners ...metav1.OwnerReference) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, kit.With(s.plantedWorkload(owners...), change))
 	}
 }
 
-// createsTrainJob is the request of a TrainJob in the scene's queue.
 func createsTrainJob(change func(*trainer.TrainJob)) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, kit.With(s.Job("born").Obj(), change))
 	}
 }
 
-// createsJob is the request of a Job with such pods.
 func createsJob(change func(*corev1.PodTemplateSpec)) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		job := s.likeJob("planted")
@@ -572,7 +556,6 @@ func createsJob(change func(*corev1.PodTemplateSpec)) request {
 	}
 }
 
-// createsJobSet is the request of a JobSet with such pods.
 func createsJobSet(change func(*corev1.PodTemplateSpec)) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		js := s.jobSet("other")
@@ -581,7 +564,6 @@ func createsJobSet(change func(*corev1.PodTemplateSpec)) request {
 	}
 }
 
-// debugsPod is the request of an ephemeral container.
 func debugsPod(name, container string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.SubResource("ephemeralcontainers").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta(name)},
@@ -589,28 +571,24 @@ func debugsPod(name, container string) request {
 	}
 }
 
-// deletes is the request of a deletion.
 func deletes(obj client.Object, name string, opts ...client.DeleteOption) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Delete(ctx, s.named(obj.DeepCopyObject().(client.Object), name), opts...)
 	}
 }
 
-// deletesPod is the request of the deletion of a replicated job's pod.
 func deletesPod(job, replicatedJob string, opts ...client.DeleteOption) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Delete(ctx, s.podOf(ctx, job, replicatedJob), opts...)
 	}
 }
 
-// evictsPod is the request of a pod's eviction.
 func evictsPod(job string, grace *int64) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.SubResource("eviction").Create(ctx, s.podOf(ctx, job, "node"), &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace}})
 	}
 }
 
-// deletesAll is the request to delete all objects of a kind.
 func deletesAll(obj client.Object, policy metav1.DeletionPropagation) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return c.DeleteAllOf(ctx, obj.DeepCopyObject().(client.Object), client.InNamespace(s.Namespace), client.PropagationPolicy(policy))

@@ -89,9 +89,7 @@ var _ = Describe("With the policies at the API server", Label("policies", "exter
 
 		w.Make(ctx, w.Job("job").GPUs("8").Obj())
 		w.EventuallyNotes(ctx, "job", "CannotStart").ShouldNot(BeEmpty())
-		Consistently(ctx, func() []metav1.OwnerReference {
-			return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences
-		}).Should(BeEmpty())
+		Consistently(ctx, func() any { return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences }).Should(BeEmpty())
 		Expect(w.Delete(ctx, planted)).To(Succeed())
 		// Trainer hears nothing of a JobSet that is not its own, and its back-off is long by now.
 		w.Touch(ctx, "job")
@@ -100,7 +98,7 @@ var _ = Describe("With the policies at the API server", Label("policies", "exter
 
 	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		first := w.MakeRunning(ctx, w.Job("job").Runtime(w.Name("torch-distributed")).GPUs("8"), 1, onH100, w.restarting(ctx, 1))
+		first := w.MakeRunning(ctx, w.Job("job").Runtime(w.Name("torch-distributed")).GPUs("8"), 1, onH100, w.restarting(ctx))
 		w.Finish(ctx, "job", "failed")
 		Eventually(ctx, func() int32 { return get(ctx, w, &jobsetapi.JobSet{}, "job").Status.Restarts }).Should(BeEquivalentTo(1))
 		Eventually(ctx, func() []types.UID { return world.UIDs(w.Pods(ctx, "job")) }).ShouldNot(ContainElement(first[0].UID))
@@ -134,8 +132,7 @@ func unbindPolicies(ctx context.Context) (bind func(context.Context)) {
 	bind = func(ctx context.Context) {
 		for _, b := range bindings.Items {
 			b.ResourceVersion = ""
-			err := cluster.Client.Create(ctx, &b)
-			Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+			Expect(client.IgnoreAlreadyExists(cluster.Client.Create(ctx, &b))).To(Succeed())
 		}
 	}
 	DeferCleanup(bind)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -296,16 +297,11 @@ func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.Dele
 	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name), how...))).To(Succeed())
 }
 
-// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
-// the pods of the former one.
+// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and no pod of the former one is left.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
-	Eventually(ctx, func(g Gomega) {
-		js := world.Found(ctx, g, w, &jobsetapi.JobSet{}, client.ObjectKey{Namespace: w.Namespace, Name: job})
-		g.Expect(js.UID).NotTo(Equal(than))
-		for _, pod := range w.Pods(ctx, job) {
-			g.Expect(pod.Labels).NotTo(HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)), pod.Name)
-		}
-	}).Should(Succeed())
+	w.EventuallyIs(ctx, &jobsetapi.JobSet{}, job, HaveField("UID", Not(Equal(than))))
+	former := HaveField("Labels", HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)))
+	Eventually(ctx, w.Pods).WithArguments(ctx, job).ShouldNot(ContainElement(former))
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
@@ -323,9 +319,7 @@ func (w *site) eventuallyFollows(ctx context.Context, next string) {
 		job, js := world.Found(ctx, g, w, &trainer.TrainJob{}, key), world.Found(ctx, g, w, &jobsetapi.JobSet{}, key)
 		g.Expect(metav1.IsControlledBy(js, job)).To(BeTrue(), "the JobSet of a former TrainJob")
 		pods := slices.DeleteFunc(w.Pods(ctx, next), func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID) })
-		g.Expect(pods).To(HaveLen(1))
-		g.Expect(pods[0].DeletionTimestamp).To(BeNil())
-		g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))
+		g.Expect(pods).To(ConsistOf(world.Running()))
 	}).Should(Succeed())
 }
 
@@ -344,8 +338,7 @@ func (w *site) usedGPUs(ctx context.Context) int64 {
 	return used
 }
 
-// eventuallyMadeOf waits until Trainer has heard of a replicated job that a runtime got: it
-// makes JobSets of the runtime as its cache has it.
+// eventuallyMadeOf waits until Trainer, which makes JobSets by its cache, has heard of a runtime's replicated job.
 func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
 	probes := 0
 	Eventually(ctx, func(g Gomega) {
@@ -362,15 +355,12 @@ func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob stri
 
 // eventuallyChargedFor waits until the Workload of a job asks for so many GPUs.
 func (w *site) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		charged := int64(0)
+	w.EventuallyWorkload(ctx, job, WithTransform(func(wl *kueue.Workload) (charged int64) {
 		for _, ps := range wl.Spec.PodSets {
 			for _, c := range ps.Template.Spec.Containers {
 				charged += int64(ps.Count) * c.Resources.Limits.Name(kit.GPU, "").Value()
 			}
 		}
-		g.Expect(charged).To(Equal(gpus))
-	}).Should(Succeed())
+		return charged
+	}, Equal(gpus)))
 }

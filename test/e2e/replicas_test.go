@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -62,7 +63,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		restartManager(ctx)
 		churn.stop()
 		Expect(churn.refused).To(BeEmpty())
-		Expect(churn.written).To(BeNumerically(">", 10))
+		Expect(churn.written.Load()).To(BeNumerically(">", 10))
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 	}, SpecTimeout(specTimeout))
 
@@ -72,8 +73,8 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		w.emptyAuthority(ctx)
 		Eventually(ctx, func() []byte { return authority(ctx) }).ShouldNot(Or(BeEmpty(), Equal(before)))
 		// Each replica changes over on its own; writes go to both.
-		written := churn.count()
-		Eventually(ctx, churn.count).Should(BeNumerically(">", written+100))
+		written := churn.written.Load()
+		Eventually(ctx, churn.written.Load).Should(BeNumerically(">", written+100))
 		churn.stop()
 		Expect(churn.refused).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
@@ -130,7 +131,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 
 		helm(ctx, "uninstall")
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
-		Expect(jsonOf(w.raw(ctx, "waits", "spec", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
+		Expect(jsonOf(w.raw(ctx, "waits", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
 		Expect(w.TrainJob(ctx, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
 		Expect(w.Workload(ctx, "waits")).To(BeNil())
 		Expect(w.Workload(ctx, "runs").Finalizers).To(BeEmpty())
@@ -159,12 +160,10 @@ func helm(ctx context.Context, command ...string) {
 // managerPods waits until the manager has so many pods and all are ready.
 func managerPods(ctx context.Context, n int) []corev1.Pod {
 	var pods corev1.PodList
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(cluster.Client.List(ctx, &pods, client.InNamespace(config.Namespace),
-			client.MatchingLabels{"app.kubernetes.io/name": "kueue-trainer"})).To(Succeed())
-		g.Expect(pods.Items).To(HaveLen(n))
-		g.Expect(pods.Items).To(Or(BeEmpty(), HaveEach(world.True(string(corev1.PodReady)))))
-	}).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []corev1.Pod {
+		return world.All(ctx, g, cluster.Client, &pods, client.InNamespace(config.Namespace),
+			client.MatchingLabels{"app.kubernetes.io/name": "kueue-trainer"}).Items
+	}).Should(And(HaveLen(n), Or(BeEmpty(), HaveEach(world.True(string(corev1.PodReady))))))
 	return pods.Items
 }
 
@@ -179,8 +178,7 @@ func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
 	return managerPods(ctx, replicas)
 }
 
-// restartManager restarts the process of a local control plane, and elsewhere does what kubectl
-// rollout restart does, and waits until it is done.
+// restartManager restarts the process of a local control plane, and elsewhere the Deployment, and waits for it.
 func restartManager(ctx context.Context) {
 	if cluster.Local() {
 		control(ctx, "restart", cluster.Manager())
@@ -233,20 +231,18 @@ func (w *site) emptyAuthority(ctx context.Context) {
 
 // writing creates, changes and deletes a queued TrainJob over and over.
 type writing struct {
-	stop func()
-
-	mu      sync.Mutex
-	written int
+	stop    func()
+	written atomic.Int32
+	// refused is what the API server did not take until stop.
 	refused []string
 }
 
 func (w *site) startWriting(ctx context.Context) *writing {
 	running, cancel := context.WithCancel(ctx)
 	c := &writing{}
-	done := make(chan struct{})
-	c.stop = func() { cancel(); <-done }
-	go func() {
-		defer close(done)
+	var done sync.WaitGroup
+	c.stop = func() { cancel(); done.Wait() }
+	done.Go(func() {
 		for i := 0; running.Err() == nil; i++ {
 			job := w.Job(fmt.Sprintf("written-%d", i)).GPUs("800").Obj()
 			c.note(running, "create", w.Create(running, job))
@@ -255,7 +251,7 @@ func (w *site) startWriting(ctx context.Context) *writing {
 			c.note(running, "change", w.Patch(running, job, client.MergeFrom(before)))
 			c.note(running, "delete", w.Delete(running, job))
 		}
-	}()
+	})
 	DeferCleanup(c.stop)
 	return c
 }
@@ -264,16 +260,8 @@ func (c *writing) note(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.written++
+	c.written.Add(1)
 	if err != nil && !apierrors.IsConflict(err) {
 		c.refused = append(c.refused, verb+": "+err.Error())
 	}
-}
-
-func (c *writing) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.written
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -46,8 +47,7 @@ var _ = Describe("A preempted TrainJob", func() {
 			spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, *after)
 		})
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
-		w.Make(ctx, w.Job("patient").Runtime(runtime).GPUs("8").Obj())
-		w.EventuallyWorkload(ctx, "patient")
+		w.queues(ctx, w.Job("patient").Runtime(runtime).GPUs("8"))
 		inTheWay := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "patient-after-0"}}
 		inTheWay.Spec.Suspend, inTheWay.Spec.Template = new(true), anyPod()
 		w.Make(ctx, inTheWay)
@@ -240,8 +240,7 @@ func (w *site) limit(ctx context.Context, resource, amount string) *corev1.Resou
 	return limit
 }
 
-// refuse has the API server refuse objects of the spec's namespace for which an expression
-// is false, as it is for the probe, until allow or the spec's end.
+// refuse has the API server refuse the spec's objects for which an expression is false, as for the probe, until allow.
 func (w *site) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
 	return w.enforce(ctx, w.policy("refuse-"+resource, []string{group}, []string{resource}, expression), func(ctx context.Context) error {
 		// Others may refuse it, too.
@@ -271,16 +270,13 @@ func jobSetNamed(namespace, name string) *jobsetapi.JobSet {
 // keepResuming sets suspend: false on a TrainJob twenty times a second until the spec is over.
 func (w *site) keepResuming(ctx context.Context, name string) {
 	resuming, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var done sync.WaitGroup
+	done.Go(func() {
 		for tick := time.Tick(50 * time.Millisecond); resuming.Err() == nil; <-tick {
 			// It may be refused, as a resume of a job that stops.
 			_ = w.Patch(resuming, w.Job(name).Obj(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))
 		}
-	}()
-	DeferCleanup(func() {
-		stop()
-		<-done
 	})
+	DeferCleanup(done.Wait)
+	DeferCleanup(stop)
 }

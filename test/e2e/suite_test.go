@@ -20,8 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// localDir is the LOCAL_DIR of the cluster that the suite brings up, below the
-// repository's root. A cluster of `make local-up` is left alone.
+// localDir is the suite's LOCAL_DIR, below the repository's root. A cluster of `make local-up` is left alone.
 const localDir = ".local-e2e"
 
 // cluster is what the specs of this process talk to. opened is the same in the process that opened it.
@@ -40,8 +39,7 @@ var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	cluster = must(world.Use(string(kubeconfig)))
 })
 
-// expectVersions expects that the cluster runs what make was told, or a target of make is named after: these specs would say
-// nothing of it otherwise.
+// expectVersions expects the versions that make was told: these specs would say nothing of them otherwise.
 func expectVersions(ctx context.Context) {
 	if trainer := os.Getenv("TRAINER"); trainer != "" {
 		Expect(opened.Trainer(ctx)).To(Equal(trainer), "Trainer")
@@ -52,37 +50,30 @@ func expectVersions(ctx context.Context) {
 	}
 }
 
-// since marks specs of what this generation of Trainer and newer ones have, and older
-// ones do not; there they are skipped.
+// since marks specs of what this generation of Trainer and newer ones have, until those of this and older ones.
 func since(trainer string) Labels { return Label(sinceLabel + trainer) }
-
-// jobSetTells marks what goes by JobSet's event of a Job that it was refused: 0.10, beside Trainer 2.1, records none.
-var jobSetTells = since(world.Trainer22)
-
-// core marks what every generation of Trainer has to get right; `make e2e-core-2.1` runs
-// these specs on the oldest, but for the long ones, whose course is the same with every
-// generation.
-var (
-	core = Label("core")
-	long = Label("long")
-)
-
-// kindCore marks what every test run has on a kind cluster; the other specs run there when somebody
-// asks for all.
-var kindCore = Label("kind-core")
-
-// docsPage marks specs that follow a page of the docs. Pages name their objects, so no two of them fit
-// on a cluster at a time: these specs are Serial.
-var docsPage = Label("docs-page")
-
-// until marks specs of what this generation of Trainer and older ones have, and newer
-// ones do not.
 func until(trainer string) Labels { return Label(untilLabel + trainer) }
 
 const (
 	sinceLabel = "since-trainer-"
 	untilLabel = "until-trainer-"
 )
+
+// jobSetTells marks what goes by JobSet's event of a Job that it was refused: 0.10, beside Trainer 2.1, records none.
+var jobSetTells = since(world.Trainer22)
+
+// core marks what every generation of Trainer has to get right; `make e2e-core-2.1` runs these specs on the oldest, but
+// for the long ones, whose course is the same with every generation.
+var (
+	core = Label("core")
+	long = Label("long")
+)
+
+// kindCore marks what every test run has on a kind cluster; the other specs run there when somebody asks for all.
+var kindCore = Label("kind-core")
+
+// docsPage marks specs that follow a page of the docs. Pages name their objects: these specs are Serial.
+var docsPage = Label("docs-page")
 
 // Specs of "control" stop components, change their configuration or read their logs, those of "local" read what components
 // serve on this machine, and those of "external" are about what comes with kueue-trainer.
@@ -103,8 +94,7 @@ var _ = BeforeEach(func(ctx context.Context) {
 
 // trainerOf names the generation of Trainer that the cluster runs; they sort by name.
 func trainerOf(ctx context.Context) string {
-	trainer := must(cluster.Trainer(ctx))
-	return trainer
+	return must(cluster.Trainer(ctx))
 }
 
 var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {

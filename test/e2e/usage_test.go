@@ -15,6 +15,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,20 +30,14 @@ import (
 var _ = It("The ledger of resource seconds says what the objects' own versions say, however often the manager is killed", Label("control"), Serial, long, func(ctx context.Context) {
 	w := newPools(ctx, "16", "0")
 	w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	DeferCleanup(repair)
 	book := w.record(ctx, workloadResource, trainJobResource)
 
 	w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).
 		PodAnnotations("example.com/churn", "localcluster/run-for", "20s", "node").Obj())
+	ready := trueSince(w.EventuallyCondition(ctx, "victim", kueue.WorkloadPodsReady).Status.Conditions, kueue.WorkloadPodsReady)
 	// Times are in whole seconds: a run that ends in the second in which it began has lost nothing.
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, "victim")
-		g.Expect(wl).NotTo(BeNil())
-		ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
-		g.Expect(ready).NotTo(BeNil())
-		g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
-		g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
-	}).Should(Succeed())
+	Eventually(ctx, time.Now).Should(BeTemporally(">", ready.Add(2*time.Second)))
 	w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).PodAnnotations("example.com/churn", "localcluster/run-for", "3s", "node").Obj())
 	w.EventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
 
@@ -92,7 +87,9 @@ var _ = It("The ledger of resource seconds says what the objects' own versions s
 	Expect(want).To(HaveKeyWithValue("lost", BeNumerically(">", 0)), "a run was evicted")
 	Expect(vanished).To(Equal(1), "jobs that were deleted")
 	Eventually(ctx, func(g Gomega) {
-		got := w.accounted(ctx, g)
+		got, err := world.LedgerSeconds(fetch(ctx, "metrics", "/metrics"),
+			map[string]string{metrics.ClusterQueue: w.Name("gpus"), metrics.Resource: string(kit.GPU)})
+		g.Expect(err).NotTo(HaveOccurred())
 		for is, seconds := range want {
 			// No object tells when a deleted one was gone.
 			tolerance := 0.001
@@ -132,19 +129,9 @@ func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 	}).Should(Succeed())
 }
 
-// killManager kills the manager and starts it again.
 func killManager(ctx context.Context) {
 	control(ctx, "kill", cluster.Manager())
 	control(ctx, "start", cluster.Manager())
-}
-
-// accounted returns the GPU seconds of the spec's ClusterQueue that the manager tells, by phase and
-// by outcome.
-func (w *site) accounted(ctx context.Context, g Gomega) map[string]float64 {
-	seconds, err := world.LedgerSeconds(fetch(ctx, "metrics", "/metrics"),
-		map[string]string{metrics.ClusterQueue: w.Name("gpus"), metrics.Resource: string(kit.GPU)})
-	g.Expect(err).NotTo(HaveOccurred())
-	return seconds
 }
 
 // holding is quota of one TrainJob from its reservation until it was given back.
@@ -214,7 +201,10 @@ func (a *accounts) workload(v record.Version) {
 	reserved := trueSince(conditions, kueue.WorkloadQuotaReserved)
 	finished := trueSince(conditions, kueue.WorkloadFinished)
 	if a.open[name] == nil && !reserved.IsZero() && finished.IsZero() && !v.Deleted {
-		a.open[name] = &holding{pods: podsOf(wl), reserved: reserved, outcome: "lost"}
+		a.open[name] = &holding{reserved: reserved, outcome: "lost"}
+		for _, ps := range wl.Spec.PodSets {
+			a.open[name].pods += float64(ps.Count)
+		}
 	}
 	h := a.open[name]
 	if h == nil {
@@ -243,20 +233,8 @@ func (a *accounts) workload(v record.Version) {
 	delete(a.open, name)
 }
 
-// podsOf returns how many pods a Workload describes.
-func podsOf(wl *kueue.Workload) float64 {
-	sum := int32(0)
-	for _, ps := range wl.Spec.PodSets {
-		sum += ps.Count
-	}
-	return float64(sum)
-}
-
 func deletion(obj client.Object) time.Time {
-	if at := obj.GetDeletionTimestamp(); at != nil {
-		return at.Time
-	}
-	return time.Time{}
+	return ptr.Deref(obj.GetDeletionTimestamp(), metav1.Time{}).Time
 }
 
 // trueSince returns since when a condition is true, zero where it is not.

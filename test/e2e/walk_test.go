@@ -59,16 +59,14 @@ type walk struct {
 	// frozen is whether Trainer renders a job from the runtime as it was when the job was
 	// made. Only then is there one expectation for jobs whose runtime is edited meanwhile.
 	frozen bool
-	// lives counts how often each job was deleted; it is part of the next one's name,
-	// because Trainer takes the JobSet that a former TrainJob of the same name left to
-	// the garbage collector for the new one's, and calls it complete.
+	// lives counts how often each job was deleted; it is part of the next one's name, because Trainer takes the JobSet
+	// that a former TrainJob of the same name left to the garbage collector for the new one's, and calls it complete.
 	lives map[int]int
 	// checked counts the pods that were compared with their expectation.
 	checked int
 }
 
-// newWalk makes four flavors of two nodes each: quotas fit the nodes, so that a pod
-// which stays Pending does so for a stale reason.
+// newWalk makes four flavors whose quotas fit two nodes each: a pod that stays Pending does so for a stale reason.
 func newWalk(ctx context.Context, random *rand.Rand) *walk {
 	w := newWorld(ctx)
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
@@ -185,13 +183,10 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 	return "edited the runtime: " + key
 }
 
-// updateWaiting changes a job that may have started meanwhile; then the change may be
-// refused, which is an answer too.
+// updateWaiting changes a job that may have started meanwhile; then the change may be refused, which is an answer too.
 func (k *walk) updateWaiting(ctx context.Context, name string, change func(*trainer.TrainJob)) {
-	err := k.TryEdit(ctx, name, change)
-	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-		Expect(err).NotTo(HaveOccurred())
-	}
+	Expect(k.TryEdit(ctx, name, change)).To(Or(
+		Succeed(), MatchError(apierrors.IsInvalid, "Invalid"), MatchError(apierrors.IsForbidden, "Forbidden")))
 }
 
 const walker = "example.com/walker"
@@ -212,9 +207,8 @@ func finished(t *trainer.TrainJob) bool {
 		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
 }
 
-// settle waits until every job is where its Workload says, and compares the pods of
-// those that run with what they have to look like. The expectation is made from the
-// API objects alone, without code of the manager.
+// settle waits until every job is where its Workload says, and compares the pods of those that run with what they have
+// to look like. The expectation is made from the API objects alone, without code of the manager.
 func (k *walk) settle(ctx context.Context) {
 	checked := 0
 	Eventually(ctx, func(g Gomega) {
@@ -246,8 +240,7 @@ func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int
 	assignment := &wl.Status.Admission.PodSetAssignments[0]
 	g.Expect(pods).To(HaveLen(int(*assignment.Count)), "pods of %s", job.Name)
 	for i := range pods {
-		g.Expect(pods[i].DeletionTimestamp).To(BeNil(), pods[i].Name)
-		g.Expect(pods[i].Status.Phase).To(Equal(corev1.PodRunning), pods[i].Name)
+		g.Expect(pods[i]).To(world.Running())
 		k.exact(ctx, g, job, wl, &pods[i])
 	}
 	return len(pods)
@@ -281,8 +274,7 @@ func (k *walk) exact(ctx context.Context, g Gomega, job *trainer.TrainJob, wl *k
 	g.Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", wl.Name))
 }
 
-// baseTolerations are those of the walker's entry, whose list replaces the runtime's,
-// or else those of the runtime as Trainer froze it for this job.
+// baseTolerations are those of the walker's entry, or else those of the runtime as Trainer froze it for this job.
 func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.TrainJob) []corev1.Toleration {
 	for _, entry := range job.Spec.RuntimePatches {
 		if entry.Manager == walker {

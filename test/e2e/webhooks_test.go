@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"crypto/x509"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -79,24 +78,15 @@ var _ = Describe("The scope of the manager's webhooks", Label("external"), Seria
 	}, SpecTimeout(specTimeout))
 })
 
-// eventuallyInScope waits until both webhook configurations have the same TrainJobs in scope:
-// those with a queue, or every one.
+// eventuallyInScope waits until both webhook configurations have TrainJobs with a queue in scope, or every one.
 func (w *site) eventuallyInScope(ctx context.Context, scope string) {
-	Eventually(ctx, func() []string { return w.scope(ctx) }).Should(HaveEach(scope))
-}
-
-// scope returns which TrainJobs the manager's webhooks are asked about, by configuration.
-func (w *site) scope(ctx context.Context) []string {
-	mutating := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, "kueue-trainer-mutating-webhook-configuration")
-	validating := get(ctx, w, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "kueue-trainer-validating-webhook-configuration")
-	scopes := make([]string, 2)
-	for i, conditions := range [][]admissionregistrationv1.MatchCondition{mutating.Webhooks[0].MatchConditions, validating.Webhooks[0].MatchConditions} {
-		scopes[i] = every
-		if slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == webhookconfig.Queued }) {
-			scopes[i] = webhookconfig.Queued
-		}
+	conditions := ContainElement(HaveField("Name", webhookconfig.Queued))
+	if scope == every {
+		conditions = Not(conditions)
 	}
-	return scopes
+	have := HaveField("Webhooks", HaveEach(HaveField("MatchConditions", conditions)))
+	w.EventuallyIs(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{}, "kueue-trainer-mutating-webhook-configuration", have)
+	w.EventuallyIs(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "kueue-trainer-validating-webhook-configuration", have)
 }
 
 const webhookService = "webhooks.example.svc"
@@ -163,11 +153,10 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 
 // replica runs one more process' certificates until the spec is over.
 func (w *site) replica() *certificates.Certificates {
-	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
+	mgr := must(ctrl.NewManager(cluster.Config, ctrl.Options{
 		Scheme: cluster.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	replica := certificates.New(certificates.Options{
 		Secret:   client.ObjectKey{Namespace: w.Namespace, Name: "authority"},
 		DNSNames: []string{webhookService},

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -148,20 +149,19 @@ func writeKubeconfig(from, to string, proxy *apiproxy.Proxy) error {
 // start runs the process until kill; it does not wait until that is ready.
 func (c *child) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	gone := make(chan struct{})
+	var running sync.WaitGroup
 	c.kill = func() {
 		cancel()
-		<-gone
+		running.Wait()
 	}
-	go func() {
-		defer close(gone)
-		// With a pause: one that cannot start would keep a processor busy.
+	// With a pause: one that cannot start would keep a processor busy.
+	running.Go(func() {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if c.run(ctx); ctx.Err() == nil {
 				c.exits.Add(1)
 			}
 		}, 100*time.Millisecond)
-	}()
+	})
 }
 
 func (c *child) crash() {

@@ -309,8 +309,7 @@ func activate(active bool) hook {
 	}
 }
 
-// changeFlavor sets another node label of flavor B, which the GPU nodes of the local cluster carry,
-// or with null takes it away again.
+// changeFlavor sets another node label of flavor B, which GPU nodes carry, or with null takes it away again.
 func changeFlavor(count string) hook {
 	return func(ctx context.Context, r *run) error {
 		return r.merge(ctx, kit.Flavor(r.Name("b"), nil), fmt.Sprintf(`{"spec":{"nodeLabels":{"nvidia.com/gpu.count":%s}}}`, count))

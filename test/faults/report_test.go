@@ -124,8 +124,7 @@ func countKinds(writes []writeRef) map[writeKind]int {
 	return counts
 }
 
-// endState is what a run leaves behind, in sections like "low/workload/conditions", with
-// names that every run has in common.
+// endState is what a run leaves behind, by sections like "low/workload/conditions", with names that all runs have.
 type endState map[string]string
 
 // workloadHash is the part of a Workload's name that differs from run to run.
@@ -187,8 +186,7 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 	}
 }
 
-// conditions returns what holds, sorted; when each came about depends on who was faster,
-// and so does whether anybody saw the pods ready before they ended.
+// conditions returns what holds, sorted; when, and whether the pods were seen ready, depends on who was faster.
 func conditions(obj *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	out := sets.New[string]()

@@ -44,8 +44,7 @@ const (
 	bothFinish
 )
 
-// preemption: a job runs on flavor A, is preempted by another, resumes on flavor B, whose
-// node labels and tolerations are different ones, and both finish.
+// preemption: a job runs on flavor A, is preempted, resumes on flavor B with other labels and tolerations, and ends.
 var preemption = &scenario{
 	jobs: []string{low, high},
 	steps: []step{

@@ -204,15 +204,10 @@ type finding struct {
 	Commands                []string
 }
 
-func (c contexts) doctor(ctx context.Context, object string, args ...string) []finding {
-	stdout, _, _ := c.plugin(ctx, append([]string{"doctor", "-n", "jobs", "-o", "json"}, args...)...)
-	var found []finding
-	for _, f := range unmarshal[struct{ Findings []finding }](stdout).Findings {
-		if f.Object == object {
-			found = append(found, f)
-		}
-	}
-	return found
+func (c contexts) doctor(ctx context.Context, object string) []finding {
+	stdout, _, _ := c.plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
+	all := unmarshal[struct{ Findings []finding }](stdout).Findings
+	return slices.DeleteFunc(all, func(f finding) bool { return f.Object != object })
 }
 
 // eventuallyFinds waits until doctor finds one thing about an object.

@@ -81,8 +81,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.EditQueue(ctx, w.worker1.Name("gpus"), func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
 		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
-		w.worker1.Make(ctx, w.worker1.job("next").Obj())
-		w.worker1.EventuallyPending(ctx, "next")
+		w.worker1.MakePending(ctx, w.worker1.job("next"))
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
@@ -97,8 +96,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("keeps its worker's quota from a job that takes the Workload of its last pods for its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
-		w.worker1.Make(ctx, w.worker1.job("next").Obj())
-		w.worker1.EventuallyPending(ctx, "next")
+		w.worker1.MakePending(ctx, w.worker1.job("next"))
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		rest := w.worker1.eventuallyRemainder(ctx, "llm")
@@ -158,25 +156,22 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("With the incremental dispatcher", Serial, long, func() {
-	It("a TrainJob goes to the first worker alone while that has quota", func(ctx context.Context) {
-		restartKueueWith(ctx, fleet.Manager, map[string]any{"multiKueue": map[string]any{
-			"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
-			"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
-			"workerLostTimeout":           "10s",
-			"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
-		}})
-		w := newWorld(ctx, "8", "8")
-		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
-		w.expectNothingHere(ctx, "llm")
-		Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
-		Expect(w.worker2.Names(ctx, &kueue.WorkloadList{})).To(BeEmpty())
-		w.ends(ctx, w.worker1, "llm")
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("With the incremental dispatcher a TrainJob goes to the first worker alone while that has quota", Serial, long, func(ctx context.Context) {
+	restartKueueWith(ctx, fleet.Manager, map[string]any{"multiKueue": map[string]any{
+		"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+		"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
+		"workerLostTimeout":           "10s",
+		"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
+	}})
+	w := newWorld(ctx, "8", "8")
+	w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
+	w.expectNothingHere(ctx, "llm")
+	Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
+	Expect(w.worker2.Names(ctx, &kueue.WorkloadList{})).To(BeEmpty())
+	w.ends(ctx, w.worker1, "llm")
+}, SpecTimeout(specTimeout))
 
-// expectCarriesWhatACheckSays runs a TrainJob of the manager cluster in a worker whose queue has an
-// admission check, which this stands in for.
+// expectCarriesWhatACheckSays runs a TrainJob in a worker behind an admission check, whose controller this is.
 func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 	s.ControlledCheck(ctx)
 	s.eventuallyOpen(ctx)
@@ -221,10 +216,9 @@ func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) 
 // eventuallyRemainder waits for the Workload that is charged for the pods which are left of a TrainJob.
 func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workload {
 	var list kueue.WorkloadList
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{placeholder.Label: job})).To(Succeed())
-		g.Expect(list.Items).To(ConsistOf(world.True(kueue.WorkloadQuotaReserved)))
-	}).WithPolling(100 * time.Millisecond).Should(Succeed())
+	Eventually(ctx, func(g Gomega) []kueue.Workload {
+		return world.All(ctx, g, s, &list, client.InNamespace(s.Namespace), client.MatchingLabels{placeholder.Label: job}).Items
+	}).WithPolling(100 * time.Millisecond).Should(ConsistOf(world.True(kueue.WorkloadQuotaReserved)))
 	return &list.Items[0]
 }
 
@@ -251,38 +245,28 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 		w.expectNothingHere(ctx, "llm")
 
 		w.worker1.revive(ctx)
-		// Which of the two is Kueue's to say; it keeps the one that was admitted first, and tries to
-		// reach a lost worker less and less often.
-		var kept *site
-		Eventually(ctx, func(g Gomega) {
-			var running []*site
-			for _, worker := range w.workers() {
-				if len(worker.Pods(ctx, "llm")) > 0 {
-					running = append(running, worker)
-				}
-			}
-			g.Expect(running).To(HaveLen(1))
-			kept = running[0]
-		}).WithTimeout(specTimeout).Should(Succeed())
+		// Which of the two is Kueue's to say. It tries to reach a lost worker less and less often.
+		var running []*site
+		Eventually(ctx, func() []*site {
+			running = slices.DeleteFunc(w.workers(), func(worker *site) bool { return len(worker.Pods(ctx, "llm")) == 0 })
+			return running
+		}).WithTimeout(specTimeout).Should(HaveLen(1))
 		w.expectNothingHere(ctx, "llm")
-		w.ends(ctx, kept, "llm")
+		w.ends(ctx, running[0], "llm")
 	}, SpecTimeout(2*specTimeout))
 })
 
-// revive starts an API server again, and what has ended without it: kueue-trainer, as in a pod,
-// when it could not renew its lease.
+// revive starts an API server again, and kueue-trainer, which ended when it could not renew its lease.
 func (s *site) revive(ctx context.Context) {
 	Expect(s.Cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
 	Expect(s.Cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 }
 
-var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
-	It("says which worker is out of sync, and there in what", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))).Obj())
-		w.manager.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "worker1", "out of sync")
-		w.worker1.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)
-		Expect(w.worker1.Pods(ctx, "llm")).To(BeEmpty())
-	}, SpecTimeout(specTimeout))
-})
+var _ = It("A TrainJob whose runtime is another one in a worker says which worker is out of sync, and there in what", func(ctx context.Context) {
+	w := newWorld(ctx, "8", "0")
+	w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
+	w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))).Obj())
+	w.manager.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "worker1", "out of sync")
+	w.worker1.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)
+	Expect(w.worker1.Pods(ctx, "llm")).To(BeEmpty())
+}, SpecTimeout(specTimeout))

@@ -103,38 +103,36 @@ var _ = DescribeTable("Whatever release of Trainer a worker has, a TrainJob of t
 	Entry("in the second one", "0", "8", SpecTimeout(specTimeout)),
 )
 
-var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted at random", Serial, long, func() {
-	It("all complete, each in one worker at a time", func(ctx context.Context) {
-		const count = 30
-		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
-		w := newWorld(ctx, "16", "16")
-		for i := range count {
-			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotations("example.com/me", "localcluster/run-for", "2s", "node").Obj())
-		}
-		sites := w.all()
-		for over, next := 0, 0; over < count; {
-			s := sites[random.Intn(len(sites))]
-			component := []string{"kueue", s.Cluster.Manager()}[random.Intn(2)]
-			GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.Cluster.Name)
-			Expect(s.Cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
-			next = min(over+count/10, count)
-			Eventually(ctx, func(g Gomega) {
-				if two := w.twoRuns(ctx); len(two) > 0 {
-					StopTrying("TrainJobs with pods in both workers").Attach("jobs", two).Now()
-				}
-				over = w.complete(ctx)
-				g.Expect(over).To(BeNumerically(">=", next))
-			}).WithTimeout(specTimeout).Should(Succeed())
-		}
-		for _, worker := range w.workers() {
-			worker.EventuallyEmpty(ctx)
-		}
-		for _, s := range sites {
-			s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
-		}
-		Expect(w.manager.podsOfAll(ctx)).To(BeEmpty())
-	}, SpecTimeout(4*specTimeout))
-})
+var _ = It("Thirty TrainJobs, while managers of all clusters are restarted at random all complete, each in one worker at a time", Serial, long, func(ctx context.Context) {
+	const count = 30
+	random := rand.New(rand.NewSource(GinkgoRandomSeed()))
+	w := newWorld(ctx, "16", "16")
+	for i := range count {
+		w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotations("example.com/me", "localcluster/run-for", "2s", "node").Obj())
+	}
+	sites := w.all()
+	for over, next := 0, 0; over < count; {
+		s := sites[random.Intn(len(sites))]
+		component := []string{"kueue", s.Cluster.Manager()}[random.Intn(2)]
+		GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.Cluster.Name)
+		Expect(s.Cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+		next = min(over+count/10, count)
+		Eventually(ctx, func(g Gomega) {
+			if two := w.twoRuns(ctx); len(two) > 0 {
+				StopTrying("TrainJobs with pods in both workers").Attach("jobs", two).Now()
+			}
+			over = w.complete(ctx)
+			g.Expect(over).To(BeNumerically(">=", next))
+		}).WithTimeout(specTimeout).Should(Succeed())
+	}
+	for _, worker := range w.workers() {
+		worker.EventuallyEmpty(ctx)
+	}
+	for _, s := range sites {
+		s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
+	}
+	Expect(w.manager.podsOfAll(ctx)).To(BeEmpty())
+}, SpecTimeout(4*specTimeout))
 
 // twoRuns names the TrainJobs whose pods run in both workers.
 func (w *sites) twoRuns(ctx context.Context) []string {

@@ -105,7 +105,6 @@ func (w *sites) makeRunning(ctx context.Context, worker *site, job *kit.TrainJob
 	return w.eventuallyRunsOn(ctx, worker, job.Name)
 }
 
-// open makes a queue of H100s, or one behind admission checks.
 func (s *site) open(ctx context.Context, gpus string, checks ...string) {
 	flavor := kit.Flavor(s.Name("gpus"), map[string]string{kit.ProductLabel: kit.H100}, kit.GPUToleration())
 	s.Pool(ctx, flavor, gpus, checks...)
@@ -116,7 +115,6 @@ func (s *site) eventuallyOpen(ctx context.Context) {
 	s.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
 }
 
-// job starts a TrainJob in the spec's queue.
 func (s *site) job(name string) *kit.TrainJobBuilder { return s.Job(name).GPUs("8") }
 
 // leave takes everything away, in the manager cluster first. A spec that failed prints it before.
@@ -161,12 +159,8 @@ func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) 
 	var pods []corev1.Pod
 	Eventually(ctx, func(g Gomega) {
 		pods = worker.Pods(ctx, job)
-		g.Expect(pods).To(HaveLen(1), "pods in %s", worker.Cluster.Name)
-		g.Expect(pods[0].DeletionTimestamp).To(BeNil())
-		g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))
-		wl := w.manager.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(wl.Status.ClusterName).To(HaveValue(Equal(worker.Cluster.Name)))
+		g.Expect(pods).To(ConsistOf(world.Running()), "pods in %s", worker.Cluster.Name)
+		g.Expect(w.manager.Workload(ctx, job)).To(HaveField("Status.ClusterName", HaveValue(Equal(worker.Cluster.Name))))
 		g.Expect(w.manager.trainJob(ctx, job).Spec.Suspend).To(HaveValue(BeFalse()))
 	}).Should(Succeed())
 	Expect(pods[0].Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100}))
@@ -190,13 +184,11 @@ func (w *sites) expectNothingHere(ctx context.Context, job string) {
 	Expect(w.manager.Pods(ctx, job)).To(BeEmpty())
 }
 
-// eventuallyOver waits until the manager cluster says that a TrainJob has ended.
 func (w *sites) eventuallyOver(ctx context.Context, job, condition string) {
 	w.manager.EventuallyIs(ctx, &trainer.TrainJob{}, job, world.True(condition))
 	w.manager.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
 }
 
-// ends has the run of a TrainJob in a worker succeed.
 func (w *sites) ends(ctx context.Context, worker *site, job string) {
 	worker.Finish(ctx, job, "succeeded")
 	w.eventuallyOver(ctx, job, trainer.TrainJobComplete)
@@ -213,9 +205,8 @@ func of(file string) contexts { return contexts{specs.Terminal{Kubeconfig: file}
 func renamed(names map[string]string) contexts {
 	config := specs.Must(clientcmd.LoadFromFile(fleet.Kubeconfig()))
 	there := maps.Clone(config.Contexts)
-	for _, worker := range []string{"worker1", "worker2"} {
-		delete(config.Contexts, worker)
-	}
+	delete(config.Contexts, "worker1")
+	delete(config.Contexts, "worker2")
 	for worker, name := range names {
 		config.Contexts[name] = there[worker]
 	}
@@ -232,7 +223,6 @@ func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr st
 	return c.Run(c.command(ctx, args...), "")
 }
 
-// says runs the plugin where it has nothing to complain of.
 func (c contexts) says(ctx context.Context, args ...string) string {
 	stdout, stderr, code := c.plugin(ctx, args...)
 	Expect(code).To(BeZero(), stderr)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kit is what tests of every kind share: builders in the words of the field, a scheme, and
-// clients of clusters that are not there. It imports nothing of this repository, so that every test
-// can import it.
+// Package kit is what tests of every kind share: builders in the words of the field, a scheme, and clients of clusters
+// that are not there. It imports nothing of this repository, so that every test can import it.
 package kit
 
 import (
+	"cmp"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -17,8 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Labels that NVIDIA's GPU Feature Discovery puts on nodes, and their values on the
-// nodes of the local cluster.
+// Labels that NVIDIA's GPU Feature Discovery puts on nodes, and their values on the nodes of the local cluster.
 const (
 	ProductLabel = "nvidia.com/gpu.product"
 	FamilyLabel  = "nvidia.com/gpu.family"
@@ -125,10 +124,9 @@ func (t *TrainJobBuilder) NodeSelector(labels map[string]string) *TrainJobBuilde
 	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: labels}})
 }
 
-// PodAnnotations adds one patch entry that annotates the pods of replicated jobs.
-func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
-	annotated := trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}}}
-	return t.podPatches(manager, annotated, replicatedJobs...)
+// PodAnnotations adds one patch entry that annotates the pods of a replicated job.
+func (t *TrainJobBuilder) PodAnnotations(manager, key, value, replicatedJob string) *TrainJobBuilder {
+	return t.PodPatch(manager, replicatedJob, trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}}})
 }
 
 // EndsAfter has the pods of the one job of torch-distributed take that long to end when they are deleted.
@@ -138,25 +136,16 @@ func (t *TrainJobBuilder) EndsAfter(delay string) *TrainJobBuilder {
 
 // PodPatch adds a user's patch of the pods of one replicated job.
 func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJobBuilder {
-	return t.podPatches(manager, patch, replicatedJob)
-}
-
-func (t *TrainJobBuilder) podPatches(manager string, patch trainer.PodTemplatePatch, replicatedJobs ...string) *TrainJobBuilder {
-	spec := &trainer.JobSetSpecPatch{}
-	for _, name := range replicatedJobs {
-		spec.ReplicatedJobs = append(spec.ReplicatedJobs, trainer.ReplicatedJobPatch{
-			Name:     name,
-			Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: patch.DeepCopy()}},
-		})
-	}
+	spec := &trainer.JobSetSpecPatch{ReplicatedJobs: []trainer.ReplicatedJobPatch{{
+		Name: replicatedJob, Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: patch.DeepCopy()}},
+	}}}
 	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
 		Manager: manager, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{Spec: spec}},
 	})
 	return t
 }
 
-// Tolerate adds a user's patch that lets the pods of the one job of torch-distributed
-// onto nodes with any of the tolerated taints.
+// Tolerate adds a user's patch that lets the pods of the one job of torch-distributed onto tainted nodes.
 func (t *TrainJobBuilder) Tolerate(tolerations ...corev1.Toleration) *TrainJobBuilder {
 	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Tolerations: tolerations}})
 }
@@ -192,15 +181,11 @@ type Quota struct {
 }
 
 func (q Quota) resource() kueue.ResourceQuota {
-	if q.Of != "" {
-		return kueue.ResourceQuota{Name: q.Of, NominalQuota: resource.MustParse(q.Amount)}
-	}
-	return kueue.ResourceQuota{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}
+	return kueue.ResourceQuota{Name: cmp.Or(q.Of, GPU), NominalQuota: resource.MustParse(cmp.Or(q.Amount, q.GPUs))}
 }
 
-// ClusterQueue builds a ClusterQueue that any namespace may use, which preempts
-// within itself by priority, and which takes the first of its flavors that a job can
-// have, be it by preemption. All its quotas are of one resource.
+// ClusterQueue builds a ClusterQueue that any namespace may use, which preempts within itself by priority, and which
+// takes the first of its flavors that a job can have, be it by preemption. All its quotas are of one resource.
 func ClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{GPU}}
 	for _, q := range quotas {
@@ -221,9 +206,8 @@ func ClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	}
 }
 
-// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue with a quota of it, and
-// the LocalQueue that leads there. Behind admission checks, which find the places in place of its
-// flavor, that names no nodes.
+// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue with a quota of it, and the LocalQueue
+// that leads there. Behind admission checks, which find the places in place of its flavor, that names no nodes.
 func Queue(local *kueue.LocalQueue, flavor *kueue.ResourceFlavor, quota Quota, checks ...string) []client.Object {
 	quota.Flavor = flavor.Name
 	queue := ClusterQueue(string(local.Spec.ClusterQueue), quota)

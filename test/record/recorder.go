@@ -41,8 +41,7 @@ type Kind struct {
 	Ours func(*unstructured.Unstructured) bool
 }
 
-// Gap is a stretch of resource versions of which some of a kind may be missing, as after a
-// restart of the API server.
+// Gap is a stretch of resource versions of which some of a kind may be missing, as after a restart of the API server.
 type Gap struct {
 	Resource string
 	From, To uint64
@@ -111,8 +110,7 @@ func (r *Recorder) Gaps() []Gap {
 	return slices.Clone(r.gaps)
 }
 
-// CaughtUp reports, by an error, whether a version is still on its way: every object
-// that the API server lists is recorded as it is, and no other is.
+// CaughtUp reports by an error whether not every object that the API server lists is recorded as it is, or another is.
 func (r *Recorder) CaughtUp(ctx context.Context) error {
 	for _, f := range r.feeds {
 		list, err := r.resource(f.Kind).List(ctx, metav1.ListOptions{})
@@ -154,8 +152,7 @@ func (r *Recorder) resource(k Kind) dynamic.ResourceInterface {
 	return r.api.Resource(k.GroupVersionResource).Namespace(k.Namespace)
 }
 
-// follow goes on where a watch ended. Where the API server has forgotten that place, it
-// lists again and notes the gap.
+// follow goes on where a watch ended. Where the API server has forgotten that place, it lists again and notes the gap.
 func (r *Recorder) follow(ctx context.Context, f *feed) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.watch(ctx, f); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -245,8 +242,7 @@ func (r *Recorder) add(f *feed, obj *unstructured.Unstructured, deleted bool) {
 
 func (k Kind) ours(obj *unstructured.Unstructured) bool { return k.Ours == nil || k.Ours(obj) }
 
-// Version is an object as it was from one resource version on. These are ordered over
-// all kinds, because all kinds lie in one etcd.
+// Version is an object from one resource version on. All kinds lie in one etcd, so these are ordered over all kinds.
 type Version struct {
 	RV      uint64
 	Deleted bool
@@ -259,8 +255,7 @@ func (v Version) String() string {
 	return fmt.Sprintf("%s %s at resourceVersion %d", v.Object.GetKind(), v.Object.GetName(), v.RV)
 }
 
-// InOrder returns versions in the order of their resource versions: the watches of several
-// kinds bring theirs independently of each other.
+// InOrder sorts versions by resource version: watches of several kinds bring theirs independently of each other.
 func InOrder(versions []Version) []Version {
 	versions = slices.Clone(versions)
 	slices.SortStableFunc(versions, func(a, b Version) int { return cmp.Compare(a.RV, b.RV) })

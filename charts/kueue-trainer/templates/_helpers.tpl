@@ -50,13 +50,18 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* The manager's configuration: that of config/manager, what the chart knows, what the values say. */}}
 {{- define "kueue-trainer.configuration" -}}
 {{- $base := .Files.Get "files/configuration.yaml" | fromYaml -}}
 {{- $chart := dict "namespace" .Release.Namespace "kueueConfigMap" (dict "namespace" .Values.kueue.namespace "name" .Values.kueue.configMap "key" .Values.kueue.key) "internalCertManagement" (dict "enable" (not .Values.certificates.certManager.enabled)) -}}
-{{ toYaml (mergeOverwrite $base $chart .Values.configuration) }}
+{{- $ports := dict "webhook" (dict "port" .Values.ports.webhook) "metrics" (dict "bindAddress" (printf ":%v" .Values.ports.metrics)) "health" (dict "healthProbeBindAddress" (printf ":%v" .Values.ports.health)) -}}
+{{ toYaml (mergeOverwrite $base $chart $ports .Values.configuration) }}
 {{- end }}
 
 {{/* Labels and annotations of what is there before helm uninstall alone. */}}

@@ -35,9 +35,9 @@ const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so
 // and only pods of admitted jobs are still freed of its gate.
 //
 // It asks the API server to make a queued TrainJob in the manager's own namespace, as a
-// dry run: the in-tree webhook suspends it, our own leaves the manager's requests alone, and who
-// suspends one without a queue as well is somebody else, who says nothing of Kueue. Without a runtime to ask with, it goes
-// by Kueue's configuration.
+// dry run: the in-tree webhook suspends it, our own leaves the manager's requests alone. Who suspends one that the in-tree
+// webhook left no mark on, and Kueue's configuration does not list it, is somebody else, and so is who suspends one without
+// a queue as well. Without a runtime to ask with, it goes by Kueue's configuration.
 //
 // Before the first answer the manager writes nothing either, while its webhooks already
 // keep TrainJobs from running without quota. The answer needs these webhooks, and so a
@@ -99,6 +99,10 @@ func (t *InTree) probe(ctx context.Context) (bool, error) {
 	// Since Trainer 2.2 the in-tree webhook makes an entry of its own (Default in pkg/controller/jobs/trainjob).
 	if slices.ContainsFunc(job.Spec.RuntimePatches, func(p trainjob.RuntimePatch) bool { return p.Manager == patch.Manager }) {
 		return true, nil
+	}
+	if t.kueue.Known() && !t.kueue.Ahead() && !t.kueue.Settings().InTree {
+		// Without an entry, and by its own configuration, it was not Kueue: a policy suspends what has a queue.
+		return false, nil
 	}
 	// A policy may suspend whatever is made here: only Kueue asks for a queue, and gives one to what has none.
 	unqueued, err := trainjob.DryRun(ctx, t.client, t.namespace, "")

@@ -66,7 +66,7 @@ func TestInTreeProbe(t *testing.T) {
 			return otherwise(job)
 		}
 	}
-	suspend := refusing(nil, unqueued, suspendAll)
+	suspend, listed := refusing(nil, unqueued, suspendAll), kueueconfig.Settings{InTree: true}
 	type row struct {
 		answer func(*trainjob.TrainJob) error
 		own    []client.Object
@@ -79,26 +79,29 @@ func TestInTreeProbe(t *testing.T) {
 		wantErr error
 	}
 	expect.Rows(t, map[string]row{
-		"a policy suspends every TrainJob":                      {answer: suspendAll, wantErr: errSuspendsAll},
-		"it may be Kueue's configuration, which cannot be read": {answer: suspendAll, unknown: true, want: true},
+		"a policy suspends every TrainJob, and Kueue's configuration lists the in-tree integration": {answer: suspendAll, kueue: listed, wantErr: errSuspendsAll},
+		"a policy suspends every TrainJob":                                                             {answer: suspendAll},
+		"a policy suspends every TrainJob in a queue":                                                  {answer: suspend},
+		"a policy may suspend it, where Kueue has yet to be restarted without the in-tree integration": {answer: suspend, ahead: true, want: true},
+		"it may be Kueue's configuration, which cannot be read":                                        {answer: suspendAll, unknown: true, want: true},
 		"the in-tree webhook gives what is in no queue the default": {answer: func(job *trainjob.TrainJob) error {
 			job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "default"}
 			return suspendAll(job)
-		}, want: true},
+		}, kueue: listed, want: true},
 		"the in-tree webhook makes an entry": {answer: func(job *trainjob.TrainJob) error {
 			job.Spec.RuntimePatches = []trainjob.RuntimePatch{trainjob.NewRuntimePatch(&trainer.RuntimePatch{Manager: patch.Manager})}
 			return suspendAll(job)
 		}, want: true},
-		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, kueue: kueueconfig.Settings{ManageJobsWithoutQueueName: true}, want: true},
+		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, kueue: kueueconfig.Settings{InTree: true, ManageJobsWithoutQueueName: true}, want: true},
 		"nobody suspends it": {answer: nothing},
 		"nobody suspends it in a namespace that Kueue does not manage, and Kueue's configuration lists the in-tree integration": {answer: nothing,
 			own: namespace, kueue: kueueconfig.Settings{InTree: true}, want: true},
 		"nobody suspends it in a namespace that Kueue manages, and Kueue has yet to be restarted with it": {answer: nothing, own: namespace,
 			kueue: kueueconfig.Settings{InTree: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}},
-		"the in-tree webhook suspends it":                                           {answer: suspend, want: true},
-		"a runtime that plain TrainJobs cannot use decides nothing":                 {answer: refusing(refused, ofA, suspend), want: true},
+		"the in-tree webhook suspends it":                                           {answer: suspend, kueue: listed, want: true},
+		"a runtime that plain TrainJobs cannot use decides nothing":                 {answer: refusing(refused, ofA, suspend), kueue: listed, want: true},
 		"a webhook that is away decides nothing, whatever other runtimes there are": {answer: refusing(away, ofA, nothing), wantErr: away},
-		"where Trainer takes no ClusterTrainingRuntime, a runtime of the manager's namespace serves": {answer: refusing(refused, ofTheCluster, suspend), want: true,
+		"where Trainer takes no ClusterTrainingRuntime, a runtime of the manager's namespace serves": {answer: refusing(refused, ofTheCluster, suspend), kueue: listed, want: true,
 			own: []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}}},
 		"without a runtime to ask with, Kueue's configuration says that it is on":      {bare: true, kueue: kueueconfig.Settings{InTree: true}, want: true},
 		"without a runtime to ask with, Kueue's configuration says that it is off":     {bare: true},

@@ -254,12 +254,12 @@ const ResumeGrace = 5 * time.Second
 
 // resumeGrace returns how long Trainer may still resume a suspended job because it saw a start
 // that was taken back. A leader before this one may have started it too, until this one
-// began to lead, but not later than our entry was written.
+// began to lead, but not later than our entry was brought to the gate: a start may leave another as it is.
 func (p Pods) resumeGrace(job *trainjob.TrainJob) time.Duration {
 	stopped, ok := p.Expectations.StoppedBeforeResume(job)
 	if !ok && p.Field.Has(&job.Spec) {
 		stopped = p.Expectations.LedSince()
-		if written := p.Field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
+		if written := p.Field.Time(&job.Spec); p.Field.HoldsGate(&job.Spec) && !written.IsZero() && written.Before(stopped) {
 			stopped = written
 		}
 	}

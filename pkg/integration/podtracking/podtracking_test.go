@@ -286,9 +286,10 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 	}
 	running := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }
 	elsewhere := func(job *trainjob.TrainJob) { job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }
-	placed := func(at time.Time) func(*trainjob.TrainJob) {
-		return func(job *trainjob.TrainJob) { job.Spec.RuntimePatches = entryAt(t, at, patch.Placement{Name: "node"}) }
+	written := func(at time.Time, of patch.Placement) func(*trainjob.TrainJob) {
+		return func(job *trainjob.TrainJob) { job.Spec.RuntimePatches = entryAt(t, at, of) }
 	}
+	placed := patch.Placement{Name: "node"}
 	type row struct {
 		began  time.Time
 		before func(past)
@@ -307,13 +308,14 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 			p.job = kit.With(p.job.DeepCopy(), func(job *trainjob.TrainJob) { job.UID = "former" })
 			starts(p)
 		}},
-		"another process may have started it a moment ago": {began: time.Now(), change: placed(time.Now()), want: true},
-		"another process had never placed it":              {began: time.Now()},
-		"another process did not write it lately":          {began: time.Now(), change: placed(long)},
-		"the start is not in this view":                    {began: long, before: func(p past) { p.ExpectResume(p.job) }},
-		"the start was refused":                            {began: long, before: func(p past) { starts(p)() }},
-		"it is not stopped":                                {began: long, before: started, change: running},
-		"it is in another cluster":                         {began: long, before: started, noJobSet: true, change: elsewhere},
+		"another process may have started it a moment ago":                         {began: time.Now(), change: written(time.Now(), placed), want: true},
+		"another process had never placed it":                                      {began: time.Now()},
+		"another process may have started it again with the placement that it had": {began: time.Now(), change: written(long, placed), want: true},
+		"another process had brought it to the gate before":                        {began: time.Now(), change: written(long, patch.Gated("node"))},
+		"the start is not in this view":                                            {began: long, before: func(p past) { p.ExpectResume(p.job) }},
+		"the start was refused":                                                    {began: long, before: func(p past) { starts(p)() }},
+		"it is not stopped":                                                        {began: long, before: started, change: running},
+		"it is in another cluster":                                                 {began: long, before: started, noJobSet: true, change: elsewhere},
 	}, func(t *testing.T, tc row) {
 		job := inttest.Job("a")
 		job.Generation, job.Spec.Suspend = 5, new(true)

@@ -95,9 +95,12 @@ func (t *told) Handle(ctx context.Context, req admission.Request) admission.Resp
 	return response
 }
 
-// fieldsOf names what was refused. Messages quote values.
+// fieldsOf names what was refused. Messages quote values, and a path has keys as long as their user likes.
 func fieldsOf(status *metav1.Status) []string {
-	return kueuelib.Map(ptr.Deref(status.Details, metav1.StatusDetails{}).Causes, func(cause *metav1.StatusCause) string { return cause.Field })
+	const longest = 256
+	return kueuelib.Map(ptr.Deref(status.Details, metav1.StatusDetails{}).Causes, func(cause *metav1.StatusCause) string {
+		return cause.Field[:min(longest, len(cause.Field))]
+	})
 }
 
 // logOf returns what makes the logger of a request about an object, which it names by key.

@@ -108,16 +108,10 @@ func (r *review) onCreate(ctx context.Context) error {
 		}
 	}
 	job.Spec.Suspend = ptr.To(true)
-	if job.ManagedExternally() {
-		// MultiKueue copies it to other clusters, where Kueue's in-tree integration adds an entry
-		// of the same name. Here nothing of it runs.
-		r.describer.Field.Drop(&job.Spec)
-		return nil
-	}
 	return r.gate(ctx)
 }
 
-// gate puts our entry, at the gate, after all others.
+// gate puts our entry, at the gate, after all others. What MultiKueue copies to other clusters gets it there.
 func (r *review) gate(ctx context.Context) error {
 	job := r.job
 	if errs := r.describer.Field.Full(&job.Spec); len(errs) > 0 {

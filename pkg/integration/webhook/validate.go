@@ -70,8 +70,10 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	return admission.Allowed("").WithWarnings(slices.Concat(r.stopsInVain(), r.classMissing(ctx), r.queueUnmanaged(ctx))...)
 }
 
+// invalid tells of the first errors: each has a path and a value that the user chose.
 func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
-	return apierrors.NewInvalid(trainjob.GVK.GroupKind(), job.Name, errs)
+	const most = 10
+	return apierrors.NewInvalid(trainjob.GVK.GroupKind(), job.Name, errs[:min(most, len(errs))])
 }
 
 // validate checks a request. What it is told of is refused where the TrainJob is managed.
@@ -104,10 +106,16 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 	if !managed {
 		return append(errs, r.stillGated()...), nil
 	}
+	if old == nil && !t.Suspended() {
+		errs = append(errs, field.Forbidden(suspendPath, "a TrainJob that comes into a queue is suspended, and kueue-trainer was asked before this one had a queue: "+
+			"a webhook that is asked later gave it; have that webhook's configuration come before kueue-trainer-mutating-webhook-configuration by its name, "+
+			"or create the TrainJob with spec.suspend: true"))
+	}
 	errs = append(errs, prebuiltOfTrainJob(t, old)...)
 	more, err := r.validateManagedBy(ctx, t, old)
 	errs = append(append(errs, ifManaged...), more...)
-	if err != nil || !describes(t, old) {
+	if err != nil || len(ifManaged) > 0 || !describes(t, old) {
+		// What is too large is not rendered.
 		return errs, err
 	}
 	more, err = r.validateDescription(ctx, t)

@@ -15,6 +15,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -83,6 +84,10 @@ func (h *handler) review(ctx context.Context, req admission.Request) (*review, a
 	if err != nil {
 		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
+	if old == nil && !job.DeletionTimestamp.IsZero() {
+		// A server-side apply would store it, and nobody suspends what is being deleted.
+		return nil, refused(invalid(job, field.ErrorList{field.Forbidden(field.NewPath("metadata", "deletionTimestamp"), "leave it out of a TrainJob that is created")}))
+	}
 	if alone, err := h.leavesAlone(ctx, job); err != nil {
 		return nil, refused(err)
 	} else if alone {
@@ -138,6 +143,8 @@ func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjo
 		return nil, nil, err
 	}
 	old.Namespace = req.Namespace
+	// The API server puts these back after it has asked the mutating webhooks: a request may say anything of them.
+	job.UID, job.DeletionTimestamp = old.UID, old.DeletionTimestamp
 	return job, old, nil
 }
 

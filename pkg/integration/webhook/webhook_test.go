@@ -173,11 +173,14 @@ func TestValidator(t *testing.T) {
 		want        []string
 	}
 	expect.Rows(t, map[string]row{
-		"a job as the defaulter leaves it": {object: inQueue(gated)},
-		"a runtime that is not there":      {object: inQueue(gone("")), want: []string{"spec.runtimeRef"}},
-		"a runtime of a kind that is none": {object: inQueue(`{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
-		"a change of our entry by a user":  {old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: ourEntry},
-		"the same change by the manager":   {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
+		"a job as the defaulter leaves it":                        {object: inQueue(gated)},
+		"a job that got its queue after the defaulter":            {object: inQueue(torch("")), want: []string{"spec.suspend"}},
+		"a job that got its queue after the defaulter, and waits": {object: inQueue(torch(suspended))},
+		"a job that is made as a deleted one":                     {object: deleting(inQueue(gated)), want: []string{"metadata.deletionTimestamp"}},
+		"a runtime that is not there":                             {object: inQueue(gone(suspended)), want: []string{"spec.runtimeRef"}},
+		"a runtime of a kind that is none":                        {object: inQueue(`{"runtimeRef":{"name":"torch","kind":"Pod"},"suspend":true}`), want: []string{"spec.runtimeRef"}},
+		"a change of our entry by a user":                         {old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: ourEntry},
+		"the same change by the manager":                          {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
 		"an entry that comes while the job is resumed, for no job of the runtime": {
 			old: inQueue(torch(suspended, placedJSON)), object: inQueue(torch(resumed, unknown, placedJSON)),
 			want: []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
@@ -200,7 +203,7 @@ func TestValidator(t *testing.T) {
 		"a prebuilt Workload that is named like a JobSet's":                {object: inQueue(gated, ofJobSet), want: ofLabel("prebuilt-workload-name")},
 		"the same of a job that comes into a queue":                        {old: inttest.Manifest(ofJobSet, torch(suspended)), object: inQueue(gated, ofJobSet), want: ofLabel("prebuilt-workload-name")},
 		"an entry of others in a running job whose runtime is gone":        {old: inQueue(gone("")), object: inQueue(gone(`,"runtimePatches":[` + late + `]`))},
-		"whatever is written of a deleted job":                             {old: inQueue(gated), object: deleting(inttest.Manifest(``, gated))},
+		"whatever is written of a deleted job":                             {old: deleting(inQueue(gated)), object: deleting(inttest.Manifest(``, gated))},
 		"annotations beyond what etcd takes, that stay":                    {old: inQueue(gated, annotated(maxBytes)), object: inQueue(gated, annotated(maxBytes))},
 		"the same of a job that was in a queue before":                     {old: inQueue(torch(""), ofJobSet), object: inQueue(torch(suspended), ofJobSet)},
 		"a prebuilt Workload that stays, and a stop":                       {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
@@ -286,10 +289,10 @@ func TestManagedBy(t *testing.T) {
 		"a queue with MultiKueue":                       {objects: there, object: inQueue(away)},
 		"a queue with MultiKueue, Trainer 2.2":          {objects: there, object: inQueue(away), served: trainjob.Trainer22, refused: true},
 		"a LocalQueue that is not there":                {object: inQueue(away)},
-		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer))},
+		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer + suspended))},
 		"no queue":                                      {objects: here, object: inttest.Manifest(``, away)},
 		"a move to such a queue":                        {objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
-		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer)), refused: true},
+		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer + suspended)), refused: true},
 		"a move of a job of this cluster to such a queue": {
 			objects: there, object: inQueue(torch(byTrainer + suspended)), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"near"`, torch(byTrainer+suspended)), refused: true},
 		"a job of this cluster that is there": {objects: there, object: inQueue(torch(byTrainer), `"a":"b"`), old: inQueue(torch(byTrainer))},
@@ -339,7 +342,7 @@ func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
 	expect.Rows(t, map[string]row{
 		"is told of when the job is created": {selector: another, labels: queued, want: true},
 		"not where the job names none":       {selector: another},
-		"not where the namespace is managed": {labels: queued},
+		"not where the namespace is managed": {labels: queued, spec: torch(suspended)},
 		"not again when the job changes":     {selector: another, labels: queued, old: inQueue(torch(""))},
 		"nor when the job leaves its queue":  {selector: another, old: inQueue(torch(suspended, gateJSON)), spec: torch(suspended, gateJSON)},
 	}, func(t *testing.T, tc row) {
@@ -388,7 +391,10 @@ func FuzzWebhooks(f *testing.F) {
 }
 
 func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
-	old, resumed := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, gateJSON))
+	known := func(manifest string) string {
+		return strings.Replace(manifest, `"name":"job"`, `"name":"job","uid":"job"`, 1)
+	}
+	old, resumed := known(inQueue(torch(suspended, gateJSON))), known(inQueue(torch(resumed, gateJSON)))
 	workload := func(says ...func(*kueue.Workload)) []client.Object {
 		job := expect.FromJSON[trainjob.TrainJob](t, old)
 		job.Namespace = "ns"
@@ -398,14 +404,20 @@ func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
 		there         []client.Object
 		user          string
 		wantSuspended bool
+		anonymous     bool
 	}
 	expect.Rows(t, map[string]row{
 		"it was evicted":         {there: workload(kit.Is(kueue.WorkloadEvicted, "")), wantSuspended: true},
 		"it is admitted":         {there: workload(), wantSuspended: true},
 		"it has no Workload":     {},
 		"the manager resumes it": {there: workload(), user: self},
+		"the request has no UID, which the API server gives it later": {there: workload(), anonymous: true, wantSuspended: true},
 	}, func(t *testing.T, tc row) {
 		d, _ := newHandlers(t, tc.there...)
+		resumed := resumed
+		if tc.anonymous {
+			resumed = strings.Replace(resumed, `"uid":"job"`, `"uid":null`, 1)
+		}
 		response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
 		after := expect.FromJSON[trainjob.TrainJob](t, patched(t, resumed, response))
 		expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,

@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Same compares what a test wants with what it got. Where they differ the test fails with that
-// sentence and the difference, and goes on.
+// Same fails a test, which goes on, with that sentence and the difference between what it wants and what it got.
 func Same[T any](t testing.TB, sentence string, want, got T, options ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
@@ -59,17 +58,12 @@ func Must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// ErrorWith ends a test that needs an error, and fails it for each part that the error does
-// not have.
+// ErrorWith ends a test that needs an error, and fails it for each part that the error does not have.
 func ErrorWith(t testing.TB, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("No error, want one with %q", parts)
-	}
+	Need(t, err != nil, "No error, want one with %q", parts)
 	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("Error %q does not have %q", err, part)
-		}
+		That(t, strings.Contains(err.Error(), part), "Error %q does not have %q", err, part)
 	}
 }
 
@@ -81,8 +75,7 @@ func FieldsAndTypes(errs field.ErrorList) (all []string) {
 	return all
 }
 
-// Says fails a test where an error does not have the text in it, or where there is any and the text
-// is empty.
+// Says fails a test where an error does not have the text in it, or where there is any and the text is empty.
 func Says(t testing.TB, err error, text string) {
 	t.Helper()
 	if text == "" && err != nil || text != "" && !strings.Contains(Text(err), text) {
@@ -101,18 +94,16 @@ func Text(err error) string {
 // FromYAML decodes what a test has as text, without fields that the type does not know.
 func FromYAML[T any](t testing.TB, text string) (value T) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
+	err := yaml.UnmarshalStrict([]byte(text), &value)
+	Need(t, err == nil, "Decoding %s: %v", text, err)
 	return value
 }
 
 // FromJSON is for text of which every byte counts.
 func FromJSON[T any](t testing.TB, text string) (value T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
+	err := json.Unmarshal([]byte(text), &value)
+	Need(t, err == nil, "Decoding %s: %v", text, err)
 	return value
 }
 
@@ -136,4 +127,27 @@ func Each[T, U any](list []T, of func(T) U) (all []U) {
 		all = append(all, of(item))
 	}
 	return all
+}
+
+// Row is one of a table whose rows say no more than what is given and what a test wants of it.
+type Row[In, Want any] struct {
+	In   In
+	Want Want
+}
+
+// Rows runs a test on each row of a table.
+func Rows[T any](t *testing.T, rows map[string]T, test func(t *testing.T, row T)) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { test(t, row) })
+	}
+}
+
+// Answers compares what a function returns for each row with what the row wants.
+func Answers[In, Want any](t *testing.T, of func(In) Want, rows map[string]Row[In, Want], options ...cmp.Option) {
+	t.Helper()
+	Rows(t, rows, func(t *testing.T, row Row[In, Want]) {
+		t.Helper()
+		Same(t, "Unexpected answer", row.Want, of(row.In), options...)
+	})
 }

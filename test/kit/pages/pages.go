@@ -32,8 +32,7 @@ func Anchors(page string) []string {
 	return out
 }
 
-// Section returns what stands below the heading with an anchor, up to the next heading of its level or above. Empty:
-// there is none.
+// Section returns what stands below the heading with an anchor, up to the next of its level or above, or nothing.
 func Section(page, name string) string {
 	headings := heading.FindAllStringSubmatchIndex(Prose(page), -1)
 	for i, h := range headings {

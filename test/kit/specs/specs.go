@@ -4,13 +4,25 @@
 package specs
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // Run runs the specs of a package. A condition that a healthy control plane meets in milliseconds may
@@ -43,4 +55,73 @@ func callersBelowSpec() (depth int) {
 func Must[T any](value T, err error) T {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return value
+}
+
+// Terminal is where people type: in a directory with all that the repository's root has, with
+// kubectl and the plugin on the PATH. What cannot be started fails the spec.
+type Terminal struct{ Kubeconfig string }
+
+// Command is a program of bin/.
+func (t Terminal) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return t.at(exec.CommandContext(ctx, filepath.Join(Root(), "bin", name), args...))
+}
+
+// Shell is a block of shell commands as a reader of the docs runs it. It ends at the first command that fails.
+func (t Terminal) Shell(ctx context.Context, block string) *exec.Cmd {
+	return t.at(exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block))
+}
+
+func (t Terminal) at(cmd *exec.Cmd) *exec.Cmd {
+	// Paths are independent of where go test runs.
+	kubeconfig, err := filepath.Abs(t.Kubeconfig)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	cmd.Dir, err = workDir()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+filepath.Join(Root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return cmd
+}
+
+// Root is the repository's root directory.
+func Root() string {
+	root, err := world.Root()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return root
+}
+
+// workDir has a link to everything in the repository's root. What commands write lies there: the
+// checkout stays as it is, and specs of other processes write beside it. There is one for each process,
+// since the commands of a page read what those before have written.
+var workDir = sync.OnceValues(func() (string, error) {
+	root := Root()
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, ".tests", "terminals", strconv.Itoa(os.Getpid()))
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		err = errors.Join(err, os.Symlink(filepath.Join(root, entry.Name()), filepath.Join(dir, entry.Name())))
+	}
+	return dir, err
+})
+
+// Run runs a command with a standard input, and returns what it printed and its exit code.
+func (t Terminal) Run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
+	var out, errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errOut
+	if err := cmd.Run(); !errors.As(err, new(*exec.ExitError)) {
+		gomega.Expect(err).NotTo(gomega.HaveOccurred(), "`make build` and `make local-up` build what is in bin/")
+	}
+	fmt.Fprintf(ginkgo.GinkgoWriter, "$ %s\n%s%s", strings.Join(cmd.Args, " "), out.String(), errOut.String())
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// Start starts a command, which goes on until the spec is over.
+func (t Terminal) Start(cmd *exec.Cmd) *gexec.Session {
+	session, err := gexec.Start(cmd, ginkgo.GinkgoWriter, ginkgo.GinkgoWriter)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ginkgo.DeferCleanup(func() { session.Kill().Wait() })
+	return session
 }

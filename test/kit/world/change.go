@@ -55,8 +55,7 @@ func (w *World) Edit(ctx context.Context, name string, change func(*trainer.Trai
 	w.g.Expect(w.TryEdit(ctx, name, change)).To(gomega.Succeed())
 }
 
-// TryEdit changes a TrainJob as the admin, again when somebody else was faster, and
-// gives the API server's answer.
+// TryEdit changes a TrainJob as the admin, again when somebody else was faster, and gives the API server's answer.
 func (w *World) TryEdit(ctx context.Context, name string, change func(*trainer.TrainJob)) error {
 	job := kit.TrainJob(w.Namespace, name).Obj()
 	return TryChange(ctx, w, job, func() { change(job) })
@@ -138,4 +137,35 @@ func (w *World) TouchPods(ctx context.Context, job string) {
 	for _, j := range w.ChildJobs(ctx, job) {
 		w.PatchJSON(ctx, &j, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, rand.String(5)))
 	}
+}
+
+// ControlledCheck adds an admission check, whose controller the test is, to the world's ClusterQueue, and names it.
+func (w *World) ControlledCheck(ctx context.Context) string {
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("site")}}
+	check.Spec.ControllerName = "example.com/site"
+	w.Make(ctx, check)
+	w.ChangeStatus(ctx, check, func() {
+		check.Status.Conditions = []metav1.Condition{
+			{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
+	})
+	w.DemandCheck(ctx, check.Name)
+	return check.Name
+}
+
+// DemandCheck has the world's ClusterQueue admit nothing without an admission check.
+func (w *World) DemandCheck(ctx context.Context, check string) {
+	w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) { cq.Spec.AdmissionChecksStrategy = kit.Checks(check) })
+}
+
+// SetCheck says what an admission check says of a TrainJob's Workload that holds quota.
+func (w *World) SetCheck(ctx context.Context, job, check string, state kueue.CheckState, message string, updates ...kueue.PodSetUpdate) {
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		wl := w.Workload(ctx, job)
+		g.Expect(wl).NotTo(gomega.BeNil())
+		g.Expect(wl.Status.Admission).NotTo(gomega.BeNil())
+		g.Expect(wl.Status.AdmissionChecks).To(gomega.ConsistOf(gomega.HaveField("State", kueue.CheckStatePending)))
+		answer := &wl.Status.AdmissionChecks[0]
+		answer.State, answer.Message, answer.PodSetUpdates = state, message, updates
+		g.Expect(w.Status().Update(ctx, wl)).To(gomega.Succeed())
+	}).Should(gomega.Succeed())
 }

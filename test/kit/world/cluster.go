@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,11 +38,11 @@ type Cluster struct {
 	// Kubeconfig is the file that Config came from.
 	Kubeconfig string
 
-	// Integration is who looked after queued TrainJobs when we connected: "external" or
-	// "in-tree".
+	// Integration is who looked after queued TrainJobs when we connected: "external" or "in-tree".
 	Integration string
 
-	translator *translator
+	// overrides is set where Trainer is 2.1.
+	overrides atomic.Bool
 	// localDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 	localDir string
 	// started is set when Start brought the cluster up.
@@ -60,11 +61,8 @@ func Use(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
 	}
-	translator := &translator{WithWatch: c}
-	cluster := &Cluster{
-		Client: translator, translator: translator,
-		Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: beside(kubeconfig, "state.json"),
-	}
+	cluster := &Cluster{Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: beside(kubeconfig, "state.json")}
+	cluster.Client = translating(c, &cluster.overrides)
 	// A cluster may be without Trainer yet; whoever needs it asks again.
 	_, _ = cluster.Trainer(context.Background())
 	if !cluster.Local() {
@@ -108,8 +106,7 @@ func (c *Cluster) state() (state, error) {
 	return s, json.Unmarshal(content, &s)
 }
 
-// Address is where a component of a local control plane serves something: "health",
-// "metrics" or "webhook".
+// Address is where a component of a local control plane serves something: "health", "metrics" or "webhook".
 func (c *Cluster) Address(component, purpose string) (string, error) {
 	s, err := c.state()
 	if err != nil {
@@ -151,17 +148,6 @@ func beside(kubeconfig, file string) string {
 	return dir
 }
 
-// As connects to the same cluster as another context of its kubeconfig.
-func (c *Cluster) As(contextName string) (client.Client, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
-		&clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("context %q of %s: %w", contextName, c.Kubeconfig, err)
-	}
-	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
-}
-
 // Impersonating connects to the same cluster as somebody else.
 func (c *Cluster) Impersonating(user string, groups ...string) (client.Client, error) {
 	config := rest.CopyConfig(c.Config)
@@ -169,8 +155,7 @@ func (c *Cluster) Impersonating(user string, groups ...string) (client.Client, e
 	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
 }
 
-// Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root,
-// with the flags of Start.
+// Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root, with Start's flags.
 func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
 		return Use(kubeconfig)
@@ -182,9 +167,8 @@ func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) 
 	return Start(ctx, filepath.Join(root, dir), progress, flags...)
 }
 
-// Start brings a local control plane up in dir, which progress is told of, and
-// connects to it. The flags are those of `localcluster up`. Stop takes it down again. What
-// somebody left in dir who was killed is taken down first.
+// Start brings a local control plane up in dir, which progress is told of, and connects to it. The flags are those of
+// `localcluster up`. Stop takes it down again. What somebody left in dir who was killed is taken down first.
 func Start(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
 	if err := localcluster(ctx, dir, progress, "down"); err != nil {
 		return nil, err
@@ -206,8 +190,7 @@ func (c *Cluster) Local() bool { return c.localDir != "" }
 // LocalDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 func (c *Cluster) LocalDir() string { return c.localDir }
 
-// KindDir is where make kind-up keeps what it made a cluster with, the chart's values among it;
-// empty for other clusters.
+// KindDir is where make kind-up keeps what it made a cluster with, the chart's values too; empty for other clusters.
 func (c *Cluster) KindDir() string { return beside(c.Kubeconfig, "values.yaml") }
 
 // Manager names the component that integrates TrainJobs with Kueue.
@@ -229,9 +212,13 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 }
 
 // HandOver hands TrainJobs over to another integration, "external", "in-tree" or "both",
-// while they run.
+// while they run. The release of Trainer stays: TRAINER of the environment may be what the cluster was upgraded from.
 func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
-	return c.up(ctx, progress, "--integration", integration)
+	trainer, err := c.Trainer(ctx)
+	if err != nil {
+		return err
+	}
+	return c.change(ctx, progress, "up", "--trainer", trainer, "--integration", integration)
 }
 
 // Errors returns the error lines in the log of one component.

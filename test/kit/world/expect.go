@@ -4,38 +4,39 @@ package world
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// EventuallyRuns waits until a TrainJob has exactly n pods, all bound and running, on
-// nodes that carry the given labels.
+// EventuallyRuns waits until a TrainJob has exactly n pods, all running, on nodes that carry the given labels.
 func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabels map[string]string) []corev1.Pod {
 	var pods []corev1.Pod
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
+	w.g.Eventually(ctx, func() []corev1.Pod {
 		pods = w.Pods(ctx, job)
-		g.Expect(pods).To(gomega.HaveLen(n))
-		for _, pod := range pods {
-			g.Expect(pod.DeletionTimestamp).To(gomega.BeNil(), pod.Name)
-			g.Expect(pod.Status.Phase).To(gomega.Equal(corev1.PodRunning), pod.Name)
-		}
-	}).Should(gomega.Succeed())
+		return pods
+	}).Should(gomega.And(gomega.HaveLen(n), gomega.HaveEach(Running())))
 	for _, pod := range pods {
 		node := w.Node(ctx, pod.Spec.NodeName)
 		for key, value := range nodeLabels {
@@ -79,6 +80,11 @@ func (w *World) EventuallyCondition(ctx context.Context, job, condition string) 
 	return w.EventuallyWorkload(ctx, job, True(condition))
 }
 
+// Running matches a pod that runs, and is not deleted.
+func Running() gomegatypes.GomegaMatcher {
+	return gomega.And(gomega.HaveField("DeletionTimestamp", gomega.BeNil()), gomega.HaveField("Status.Phase", corev1.PodRunning))
+}
+
 // True matches an object that has a condition, which is true.
 func True(condition string) gomegatypes.GomegaMatcher {
 	return Condition(condition, metav1.ConditionTrue)
@@ -93,8 +99,7 @@ func Condition(name string, status metav1.ConditionStatus, reason ...string) gom
 	return gomega.HaveField("Status.Conditions", gomega.ContainElement(gomega.And(is...)))
 }
 
-// EventuallyIs reads an object of the world's namespace, or a cluster-wide one, until it is there and all of
-// this is true of it.
+// EventuallyIs reads an object of the world's namespace, or a cluster-wide one, until all of this is true of it.
 func (w *World) EventuallyIs(ctx context.Context, obj client.Object, name string, is ...gomegatypes.GomegaMatcher) {
 	w.g.Eventually(ctx, func() (client.Object, error) { return obj, w.read(ctx, obj, name) }).Should(gomega.And(is...), "%T %s", obj, name)
 }
@@ -119,14 +124,12 @@ func (w *World) EventuallyPods(ctx context.Context, job string, n int) {
 	w.g.Eventually(ctx, w.Pods).WithArguments(ctx, job).Should(gomega.HaveLen(n))
 }
 
-// EventuallyPending waits until a TrainJob's Workload is there and was looked at by
-// Kueue, which keeps it waiting.
+// EventuallyPending waits until a TrainJob's Workload is there and was looked at by Kueue, which keeps it waiting.
 func (w *World) EventuallyPending(ctx context.Context, job string) {
 	w.EventuallyWorkload(ctx, job, Condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse))
 }
 
-// EventuallyGone waits until a deleted object is no more: while its finalizers hold it,
-// nothing of its name can be made.
+// EventuallyGone waits until a deleted object is no more: while finalizers hold it, none of its name can be made.
 func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
 	w.g.Eventually(ctx, func() bool {
 		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
@@ -135,11 +138,8 @@ func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
 
 // ConsistentlyUnbound watches that no pod of a TrainJob gets a node.
 func (w *World) ConsistentlyUnbound(ctx context.Context, job string) {
-	w.g.Consistently(ctx, func(g gomega.Gomega) {
-		for _, pod := range w.Pods(ctx, job) {
-			g.Expect(pod.Spec.NodeName).To(gomega.BeEmpty(), pod.Name)
-		}
-	}).Should(gomega.Succeed())
+	bound := gomega.HaveField("Spec.NodeName", gomega.Not(gomega.BeEmpty()))
+	w.g.Consistently(ctx, w.Pods).WithArguments(ctx, job).ShouldNot(gomega.ContainElement(bound))
 }
 
 // ConsistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same,
@@ -158,16 +158,14 @@ func (w *World) ConsistentlyIdle(ctx context.Context, job string) {
 	w.g.Consistently(ctx, w.Pods).WithArguments(ctx, job).WithTimeout(time.Second).Should(gomega.BeEmpty())
 }
 
-// EventuallyCaughtUp waits until a TrainJob that is made now, and waits for ever, has its
-// Workload: events before it are dealt with, or about to be.
+// EventuallyCaughtUp waits for the Workload of a new TrainJob: events before it are dealt with, or about to be.
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
 	name := "sentinel-" + rand.String(5)
 	w.Make(ctx, w.Job(name).Queue("nowhere").Obj())
 	w.EventuallyWorkload(ctx, name)
 }
 
-// EventuallyAtTheGate waits until a TrainJob is suspended and our entry holds only
-// the gate, after all other entries. The in-tree integration has no gate.
+// EventuallyAtTheGate waits until a TrainJob is suspended and our last entry holds only the gate, which in-tree has not.
 func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
 	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Spec.Suspend", gomega.HaveValue(gomega.BeTrue()))}
 	if w.Cluster.Integration == External {
@@ -176,8 +174,7 @@ func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
 	w.EventuallyIs(ctx, &trainer.TrainJob{}, job, is...)
 }
 
-// GatedEntry reports whether the last entry is ours and says nothing but the gate,
-// for every replicated job it names.
+// GatedEntry reports whether the last entry is ours and says nothing but the gate, for every replicated job it names.
 func GatedEntry(t *trainer.TrainJob) bool {
 	entries := t.Spec.RuntimePatches
 	if len(entries) == 0 || entries[len(entries)-1].Manager != patch.Manager {
@@ -226,15 +223,45 @@ func (w *World) EventuallyTold(ctx context.Context, job, reason string, words ..
 	w.EventuallyNotes(ctx, job, reason).Should(gomega.ContainElement(gomega.And(all...)))
 }
 
+// Names returns the names of the objects of a kind.
+func (w *World) Names(ctx context.Context, list client.ObjectList) ([]string, error) {
+	var names []string
+	err := w.List(ctx, list, client.InNamespace(w.Namespace))
+	_ = apimeta.EachListItem(list, func(obj runtime.Object) error {
+		names = append(names, obj.(client.Object).GetName())
+		return nil
+	})
+	return names, err
+}
+
+// Dump prints what a person would look at first.
+func (w *World) Dump(ctx context.Context) {
+	for _, list := range []client.ObjectList{
+		&trainer.TrainJobList{}, &kueue.WorkloadList{}, &jobsetapi.JobSetList{}, &batchv1.JobList{}, &corev1.PodList{},
+	} {
+		err := w.List(ctx, list, client.InNamespace(w.Namespace))
+		_ = apimeta.EachListItem(list, func(obj runtime.Object) error {
+			obj.(client.Object).SetManagedFields(nil)
+			return nil
+		})
+		data, _ := yaml.Marshal(list)
+		fmt.Fprintf(w.log, "---- %s %T\n%s%v\n", w.Cluster.Name, list, data, err)
+	}
+	var events eventsv1.EventList
+	if err := w.List(ctx, &events, client.InNamespace(w.Namespace)); err != nil {
+		fmt.Fprintln(w.log, "dump:", err)
+	}
+	slices.SortFunc(events.Items, func(a, b eventsv1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for _, e := range events.Items[max(0, len(events.Items)-40):] {
+		fmt.Fprintf(w.log, "%s %s %s %s/%s %s: %s\n",
+			w.Cluster.Name, e.CreationTimestamp.Format("15:04:05"), e.Type, e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+	}
+}
+
 // OfReplicatedJob picks the pods of one replicated job.
 func OfReplicatedJob(pods []corev1.Pod, name string) []corev1.Pod {
-	var out []corev1.Pod
-	for _, pod := range pods {
-		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == name {
-			out = append(out, pod)
-		}
-	}
-	return out
+	others := func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.ReplicatedJobNameKey] != name }
+	return slices.DeleteFunc(slices.Clone(pods), others)
 }
 
 // Tolerations returns what a pod tolerates, without what Kubernetes adds to every pod.

@@ -21,8 +21,7 @@ type Fleet struct {
 	started bool
 }
 
-// StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again. What
-// somebody left there who was killed is taken down first.
+// StartFleet brings a fleet up in dir until Stop. What somebody left there who was killed is taken down first.
 func StartFleet(ctx context.Context, dir string, progress io.Writer) (f *Fleet, err error) {
 	if err := DownFleet(ctx, dir, progress); err != nil {
 		return nil, err

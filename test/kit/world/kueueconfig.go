@@ -16,14 +16,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigureKueue sets fields of Kueue's configuration, below those that it has, until restore. Kueue itself
-// reads it at its start.
+// ConfigureKueue sets fields of Kueue's configuration, which it reads at its start, until restore.
 func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (restore func(context.Context) error, err error) {
 	return c.configure(ctx, kueueConfig, set)
 }
@@ -36,8 +35,7 @@ func (c *Cluster) RestartKueueWith(
 	return c.restartWith(ctx, progress, kueueConfig, set, components...)
 }
 
-// RestartManagerWith sets fields of kueue-trainer's configuration and starts it again, until restore,
-// which does so, too.
+// RestartManagerWith sets fields of kueue-trainer's configuration and starts it again, and so does restore.
 func (c *Cluster) RestartManagerWith(ctx context.Context, progress io.Writer, set map[string]any) (restore func(context.Context) error, err error) {
 	return c.restartWith(ctx, progress, managerConfig, set, c.Manager())
 }
@@ -110,28 +108,16 @@ func (c *Cluster) awaitFollowed(ctx context.Context) error {
 // configure sets fields of a configuration until restore.
 func (c *Cluster) configure(ctx context.Context, of configFile, set map[string]any) (restore func(context.Context) error, err error) {
 	var before string
-	err = c.changeConfig(ctx, of, func(content string) (string, error) {
-		before = content
-		return Configuration(content, set)
+	var invalid error
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name}}
+	err = TryChange(ctx, c.Client, config, func() {
+		before = config.Data[of.file]
+		changed, err := Configuration(before, set)
+		config.Data[of.file], invalid = cmp.Or(changed, before), err
 	})
 	return func(ctx context.Context) error {
-		return c.changeConfig(ctx, of, func(content string) (string, error) { return cmp.Or(before, content), nil })
-	}, err
-}
-
-func (c *Cluster) changeConfig(ctx context.Context, of configFile, change func(string) (string, error)) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var config corev1.ConfigMap
-		if err := c.Client.Get(ctx, of.ObjectKey, &config); err != nil {
-			return err
-		}
-		changed, err := change(config.Data[of.file])
-		if err != nil || changed == config.Data[of.file] {
-			return err
-		}
-		config.Data[of.file] = changed
-		return c.Client.Update(ctx, &config)
-	})
+		return TryChange(ctx, c.Client, config, func() { config.Data[of.file] = cmp.Or(before, config.Data[of.file]) })
+	}, errors.Join(err, invalid)
 }
 
 // merge sets fields, and leaves what set does not name.
@@ -153,8 +139,7 @@ func FreePort() int {
 	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// WriteConfig writes the configuration of a component of a local control plane to a file, with
-// changes, for another process of it.
+// WriteConfig writes a component's configuration to a file, with changes, for another process of it.
 func (c *Cluster) WriteConfig(component, file string, changes map[string]any) error {
 	data, err := os.ReadFile(filepath.Join(c.localDir, "config", component+".yaml"))
 	if err != nil {

@@ -52,9 +52,8 @@ func Ask(ctx context.Context, url, token string) (status int, body string, err e
 	return response.StatusCode, string(data), err
 }
 
-// LedgerSeconds adds up what a page of the manager's metrics says of the ledger, in seconds of a
-// resource by phase and by outcome, over the series that have the labels of match. A manager that
-// does not lead has none, which is an error.
+// LedgerSeconds adds up what a page of the manager's metrics says of the ledger, in seconds of a resource by phase and
+// by outcome, over the series that have the labels of match. A manager that does not lead has none, which is an error.
 func LedgerSeconds(page string, match map[string]string) (map[string]float64, error) {
 	sums := map[string]float64{}
 	for metric, by := range map[string]string{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
@@ -70,8 +69,7 @@ func LedgerSeconds(page string, match map[string]string) (map[string]float64, er
 	return sums, nil
 }
 
-// EachSeries has do called for each series of a metric that a page has, with the number of observations of a histogram. To
-// have none is an error.
+// EachSeries hands each series of a metric to do, a histogram's with its count. To have none is an error.
 func EachSeries(page, metric string, do func(has labels.Set, value float64)) error {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))

@@ -13,18 +13,67 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// translator lets specs speak of runtimePatches whatever Trainer the cluster runs: on one
-// with Trainer 2.1, TrainJobs that are created and updated have podTemplateOverrides,
-// and those that are read have their overrides as patches, the manager's as the entry of
-// the manager.
-type translator struct {
-	client.WithWatch
-	overrides atomic.Bool
+// translating lets specs speak of runtimePatches whatever Trainer the cluster runs: on one with Trainer 2.1, TrainJobs
+// that are created and updated have podTemplateOverrides, and those that are read have their overrides as patches, the
+// manager's as the entry of the manager.
+func translating(c client.WithWatch, overrides *atomic.Bool) client.WithWatch {
+	written := func(obj client.Object, write func(client.Object) error) error {
+		job, ok := obj.(*trainer.TrainJob)
+		if !ok || !overrides.Load() {
+			return write(obj)
+		}
+		older, err := toOlder(job)
+		if err != nil {
+			return err
+		}
+		if err := write(older); err != nil {
+			return err
+		}
+		return fromOlder(older, job)
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return written(obj, func(obj client.Object) error { return c.Create(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return written(obj, func(obj client.Object) error { return c.Update(ctx, obj, opts...) })
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			job, ok := obj.(*trainer.TrainJob)
+			if !ok || !overrides.Load() {
+				return c.Get(ctx, key, obj, opts...)
+			}
+			older := NewTrainJob()
+			if err := c.Get(ctx, key, older, opts...); err != nil {
+				return err
+			}
+			return fromOlder(older, job)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			jobs, ok := list.(*trainer.TrainJobList)
+			if !ok || !overrides.Load() {
+				return c.List(ctx, list, opts...)
+			}
+			older := &unstructured.UnstructuredList{}
+			older.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJobList"))
+			if err := c.List(ctx, older, opts...); err != nil {
+				return err
+			}
+			jobs.Items = make([]trainer.TrainJob, len(older.Items))
+			for i := range older.Items {
+				if err := fromOlder(&older.Items[i], &jobs.Items[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	})
 }
 
 // userAnnotation holds the manager of a patch that became an override, which has none.
@@ -39,64 +88,6 @@ type override struct {
 
 type targetJob struct {
 	Name string `json:"name"`
-}
-
-// Create implements client.Writer.
-func (t *translator) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return t.write(obj, func(obj client.Object) error { return t.WithWatch.Create(ctx, obj, opts...) })
-}
-
-// Update implements client.Writer.
-func (t *translator) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return t.write(obj, func(obj client.Object) error { return t.WithWatch.Update(ctx, obj, opts...) })
-}
-
-// Get implements client.Reader.
-func (t *translator) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	job, ok := obj.(*trainer.TrainJob)
-	if !ok || !t.overrides.Load() {
-		return t.WithWatch.Get(ctx, key, obj, opts...)
-	}
-	older := NewTrainJob()
-	if err := t.WithWatch.Get(ctx, key, older, opts...); err != nil {
-		return err
-	}
-	return fromOlder(older, job)
-}
-
-// List implements client.Reader.
-func (t *translator) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	jobs, ok := list.(*trainer.TrainJobList)
-	if !ok || !t.overrides.Load() {
-		return t.WithWatch.List(ctx, list, opts...)
-	}
-	older := &unstructured.UnstructuredList{}
-	older.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJobList"))
-	if err := t.WithWatch.List(ctx, older, opts...); err != nil {
-		return err
-	}
-	jobs.Items = make([]trainer.TrainJob, len(older.Items))
-	for i := range older.Items {
-		if err := fromOlder(&older.Items[i], &jobs.Items[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *translator) write(obj client.Object, write func(client.Object) error) error {
-	job, ok := obj.(*trainer.TrainJob)
-	if !ok || !t.overrides.Load() {
-		return write(obj)
-	}
-	older, err := toOlder(job)
-	if err != nil {
-		return err
-	}
-	if err := write(older); err != nil {
-		return err
-	}
-	return fromOlder(older, job)
 }
 
 // NewTrainJob returns an empty one without Go types, which could lose a field.

@@ -29,7 +29,7 @@ func (c *Cluster) Trainer(ctx context.Context) (string, error) {
 		return "", err
 	}
 	served, err := trainjob.TrainerVersionOf(&crd)
-	c.translator.overrides.Store(served == trainjob.Trainer21)
+	c.overrides.Store(served == trainjob.Trainer21)
 	return served.String(), err
 }
 
@@ -58,26 +58,14 @@ func (c *Cluster) ExtendCRD(ctx context.Context, extended bool) error {
 	})
 }
 
-// Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
-// else, jobs and manager included, runs on meanwhile.
+// Upgrade brings a newer Trainer and its JobSet to a local control plane. All else runs on meanwhile.
 func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
 	return c.change(ctx, progress, "up", "--trainer", trainer)
 }
 
-// UpgradeCRDs brings the CRDs of a newer Trainer to a local control plane, as the first
-// step of an upgrade that Upgrade completes.
+// UpgradeCRDs brings the CRDs of a newer Trainer, as the first step of an upgrade that Upgrade completes.
 func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.Writer) error {
 	return c.change(ctx, progress, "crds", "--trainer", trainer)
-}
-
-// up brings what the cluster lacks, and changes nothing but what args say: TRAINER of
-// the environment may be the generation that the cluster was upgraded from.
-func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) error {
-	trainer, err := c.Trainer(ctx)
-	if err != nil {
-		return err
-	}
-	return c.change(ctx, progress, append([]string{"up", "--trainer", trainer}, args...)...)
 }
 
 // change has localcluster change the cluster but for its nodes, which NODES of the environment need

@@ -45,8 +45,7 @@ type World struct {
 // NewSuffix returns what tells a test's names from those of others.
 func NewSuffix() string { return rand.String(5) }
 
-// New makes a namespace, which is named by what kind of test it is of and a suffix. What log is told of
-// is for those who ask why a test failed.
+// New makes a namespace, named by the kind of test and a suffix. The log is for who asks why a test failed.
 func New(ctx context.Context, g gomega.Gomega, log io.Writer, cluster *Cluster, kind, suffix string) *World {
 	w := &World{Client: cluster.Client, Cluster: cluster, Namespace: kind + "-" + suffix, g: g, log: log, Suffix: suffix}
 	w.Make(ctx, kit.Namespace(w.Namespace))
@@ -103,8 +102,7 @@ func (w *World) MakeNeeds(ctx context.Context, runtime string) {
 	}
 }
 
-// Pools makes the flavors h100 and a100, a ClusterQueue with quotas for them in this
-// order, and LocalQueue "queue" in the world's namespace.
+// Pools makes flavors h100 and a100, a ClusterQueue with quotas for them in this order, and LocalQueue "queue".
 func (w *World) Pools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) {
 	w.Make(ctx,
 		w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}, tolerations...),
@@ -119,8 +117,7 @@ func (w *World) Pool(ctx context.Context, flavor *kueue.ResourceFlavor, gpus str
 	w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{GPUs: gpus}, checks...)...)
 }
 
-// Flavor builds a flavor of tainted GPU nodes. Kueue's in-tree integration adds no
-// toleration of its own, so its admins give one to the flavor.
+// Flavor builds a flavor of tainted GPU nodes, which for Kueue's in-tree integration has to tolerate the taint.
 func (w *World) Flavor(name string, nodeLabels map[string]string, tolerations ...corev1.Toleration) *kueue.ResourceFlavor {
 	if w.Cluster.Integration != External && !slices.Contains(tolerations, kit.GPUToleration()) {
 		tolerations = append(slices.Clone(tolerations), kit.GPUToleration())
@@ -156,11 +153,7 @@ func (w *World) MakeRuntime(ctx context.Context, name string, changes ...kit.Run
 	return runtime.Name
 }
 
-// TenantRoles are the ClusterRoles of a namespace's admin.
-var TenantRoles = []string{"admin", "kueue-batch-admin-role"}
-
-// AllowTenant binds a user to the roles of a namespace's admin, and to one that has runtimes of its own,
-// deletes more at a time, and resizes pods.
+// AllowTenant makes a user the namespace's admin, who has runtimes of its own, deletes more at a time, and resizes pods.
 func (w *World) AllowTenant(ctx context.Context, user string) {
 	w.Make(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
@@ -171,8 +164,8 @@ func (w *World) AllowTenant(ctx context.Context, user string) {
 			{APIGroups: []string{""}, Resources: []string{"bindings", "pods/binding"}, Verbs: []string{"create"}},
 			{APIGroups: []string{""}, Resources: []string{"pods/resize", "pods/ephemeralcontainers"}, Verbs: []string{"patch"}},
 		},
-	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
-	for _, role := range TenantRoles {
+	})
+	for _, role := range []string{"Role/sweeper", "admin", "kueue-batch-admin-role"} {
 		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
 	}
 }
