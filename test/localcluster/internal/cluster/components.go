@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
@@ -42,7 +43,7 @@ type component struct {
 	// servingNames are those besides loopback's that its certificate, if it serves by TLS, must be valid for.
 	servingNames []string
 	// config makes config/NAME.yaml, if there is one.
-	config    func(context.Context, *Cluster) ([]byte, error)
+	config    func(context.Context, *Cluster) []byte
 	configMap configMap
 	args      func(*Cluster) []string
 	probes    []probe
@@ -68,15 +69,16 @@ func components(settings Settings) []component {
 
 func (c *Cluster) components() []component { return components(c.state.Settings) }
 
-func (c *Cluster) find(name string) (component, error) {
+func (c *Cluster) find(name string) component {
 	var names []string
 	for _, comp := range c.components() {
 		if comp.name == name {
-			return comp, nil
+			return comp
 		}
 		names = append(names, comp.name)
 	}
-	return component{}, fmt.Errorf("no component %q in this cluster: it is one of %s", name, strings.Join(names, ", "))
+	attempt.Fail("no component %q in this cluster: it is one of %s", name, strings.Join(names, ", "))
+	return component{}
 }
 
 // binaries are those that the settings need, and kubectl for people.
@@ -87,7 +89,7 @@ func binaries(settings Settings) []build.Binary {
 }
 
 // module is the source of a project at the version that runs here.
-func (c *Cluster) module(ctx context.Context, path string) (build.Module, error) {
+func (c *Cluster) module(ctx context.Context, path string) build.Module {
 	for _, bin := range binaries(c.state.Settings) {
 		if bin.Module == path {
 			return c.Builder.Module(ctx, bin.Dir, path)
@@ -144,14 +146,11 @@ func manager(comp component, namespace string, change func(*Cluster, fields), mo
 	comp.ports = []string{"health", "metrics", "webhook"}
 	// The groups of its ServiceAccount: the API server's flow control treats it as it would in a pod.
 	comp.groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
-	comp.config = func(ctx context.Context, c *Cluster) ([]byte, error) {
-		config, err := c.shippedConfig(ctx, module, file)
-		if err != nil {
-			return nil, err
-		}
+	comp.config = func(ctx context.Context, c *Cluster) []byte {
+		config := c.shippedConfig(ctx, module, file)
 		config.listen(c, comp.name)
 		change(c, config)
-		return yaml.Marshal(config)
+		return attempt.Must(yaml.Marshal(config))
 	}
 	comp.args = func(c *Cluster) []string { return append([]string{"--config=" + c.configFile(comp.name)}, args...) }
 	comp.probes = []probe{{"http", "health", "/healthz"}, {"http", "health", "/readyz"}, {"https", "webhook", ""}}
@@ -233,9 +232,7 @@ func configureKueueTrainer(c *Cluster, config fields) {
 type fields map[string]any
 
 func (f fields) set(value any, path ...string) {
-	if err := unstructured.SetNestedField(f, value, path...); err != nil {
-		panic(fmt.Sprintf("configuration field %v: %v", path, err)) // it is a scalar where we expect a map
-	}
+	attempt.Succeed(unstructured.SetNestedField(f, value, path...), "configuration field %v", path)
 }
 
 // listen moves all servers to the ports of this cluster. Leader election is off: a
@@ -249,21 +246,12 @@ func (f fields) listen(c *Cluster, name string) {
 }
 
 // shippedConfig reads a configuration that a project ships; this one ships none.
-func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string) (fields, error) {
+func (c *Cluster) shippedConfig(ctx context.Context, module, file string) fields {
 	config := fields{}
-	if modulePath == "" {
-		return config, nil
+	if module == "" {
+		return config
 	}
-	module, err := c.module(ctx, modulePath)
-	if err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(filepath.Join(module.Dir, file))
-	if err == nil {
-		err = yaml.Unmarshal(content, &config)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s of %s: %w", file, modulePath, err)
-	}
-	return config, nil
+	content := attempt.Must(os.ReadFile(filepath.Join(c.module(ctx, module).Dir, file)))
+	attempt.Succeed(yaml.Unmarshal(content, &config), "%s of %s", file, module)
+	return config
 }

@@ -19,22 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 )
 
 // Status prints one line per component.
-func (c *Cluster) Status(ctx context.Context) error {
+func (c *Cluster) Status(ctx context.Context) {
 	if !c.state.exists() {
 		c.say("no cluster in %s", c.Dir)
-		return nil
+		return
 	}
 	c.say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
 	for _, path := range []string{build.TrainerModule, build.JobSetModule} {
-		module, err := c.module(ctx, path)
-		if err != nil {
-			return err
-		}
-		c.say("%s %s", path, module.Version)
+		c.say("%s %s", path, c.module(ctx, path).Version)
 	}
 	all := c.components()
 	rows := make([]string, len(all))
@@ -48,7 +45,7 @@ func (c *Cluster) Status(ctx context.Context) error {
 	for _, row := range rows {
 		fmt.Fprintln(table, row)
 	}
-	return table.Flush()
+	attempt.Succeed(table.Flush())
 }
 
 func (c *Cluster) statusRow(ctx context.Context, comp component) string {
@@ -110,7 +107,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 }
 
 // waitHealthy polls until the component is healthy, and gives up as soon as its process has ended.
-func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
+func (c *Cluster) waitHealthy(ctx context.Context, comp component) {
 	var unhealthy error
 	err := wait.PollUntilContextTimeout(ctx, probePause, healthyWithin, true, func(ctx context.Context) (bool, error) {
 		unhealthy = c.healthy(ctx, comp)
@@ -120,9 +117,8 @@ func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
 		return unhealthy == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until %s is healthy: %w: %v%s", comp.name, err, unhealthy, build.Tail(c.logFile(comp.name)))
+		attempt.Fail("waiting until %s is healthy: %w: %v%s", comp.name, err, unhealthy, build.Tail(c.logFile(comp.name)))
 	}
-	return nil
 }
 
 // The ports lie below those that the kernel gives to outgoing connections (32768 and
@@ -140,7 +136,7 @@ var chosen = struct {
 
 // choosePorts finds a free port per name, one after the other. It starts anywhere, so that clusters of two
 // processes that come up at the same time hardly race for the same ones; those of one process never do.
-func choosePorts(names []string) (map[string]int, error) {
+func choosePorts(names []string) map[string]int {
 	chosen.Lock()
 	defer chosen.Unlock()
 	ports := map[string]int{}
@@ -154,9 +150,9 @@ func choosePorts(names []string) (map[string]int, error) {
 		ports[names[len(ports)]], chosen.ports[port] = port, true
 	}
 	if len(ports) < len(names) {
-		return nil, fmt.Errorf("not %d free ports between %d and %d on 127.0.0.1", len(names), firstPort, lastPort)
+		attempt.Fail("not %d free ports between %d and %d on 127.0.0.1", len(names), firstPort, lastPort)
 	}
-	return ports, nil
+	return ports
 }
 
 // port returns a chosen port; asking for one that no component lists is a bug.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 )
@@ -49,45 +50,23 @@ type Cluster struct {
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
 // Up makes the cluster, or brings what is there to how it should be.
-func (c *Cluster) Up(ctx context.Context) error {
+func (c *Cluster) Up(ctx context.Context) {
 	start := time.Now()
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return err
-	}
-	if err := c.Builder.Build(ctx, c.binaries()); err != nil {
-		return err
-	}
-	images, err := c.packImages(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.create(ctx); err != nil {
-		return err
-	}
-	if err := c.load(ctx, images); err != nil {
-		return err
-	}
-	api, err := kube.NewClient(c.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	if err := c.install(ctx, api); err != nil {
-		return err
-	}
+	attempt.Succeed(os.MkdirAll(c.Dir, 0o755))
+	c.Builder.Build(ctx, c.binaries())
+	images := c.packImages(ctx)
+	c.create(ctx)
+	c.load(ctx, images)
+	c.install(ctx, kube.NewClient(c.Kubeconfig()))
 	c.done("cluster "+c.Name, "up", start)
-	return nil
 }
 
 // Down deletes the cluster and what was written for it.
-func (c *Cluster) Down(ctx context.Context) error {
-	if err := c.deleteNodes(ctx); err != nil {
-		return err
-	}
-	var failures error
+func (c *Cluster) Down(ctx context.Context) {
+	attempt.Succeed(c.deleteNodes(ctx))
 	for _, name := range []string{"kubeconfig", "kind.yaml", "values.yaml", "images", "manifests", "logs"} {
-		failures = errors.Join(failures, os.RemoveAll(filepath.Join(c.Dir, name)))
+		attempt.Succeed(os.RemoveAll(filepath.Join(c.Dir, name)))
 	}
-	return failures
 }
 
 func (c *Cluster) deleteNodes(ctx context.Context) error {
@@ -95,27 +74,26 @@ func (c *Cluster) deleteNodes(ctx context.Context) error {
 }
 
 // create makes the nodes unless they are there.
-func (c *Cluster) create(ctx context.Context) error {
+func (c *Cluster) create(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, c.tool("kind"), "get", "clusters", "--quiet").Output()
 	if err != nil {
-		return fmt.Errorf("asking kind for its clusters: %w; is Docker running?", err)
+		attempt.Fail("asking kind for its clusters: %w; is Docker running?", err)
 	}
 	if slices.Contains(strings.Fields(string(out)), c.Name) {
 		c.say("cluster %s exists: installing what is missing", c.Name)
-		return c.writeKubeconfig(ctx)
+		c.writeKubeconfig(ctx)
+		return
 	}
 	start := time.Now()
 	config := filepath.Join(c.Dir, "kind.yaml")
-	if err := os.WriteFile(config, kindConfig, 0o644); err != nil {
-		return err
-	}
+	attempt.Succeed(os.WriteFile(config, kindConfig, 0o644))
 	if err := c.run(ctx, "kind", "create", "cluster", "--name", c.Name, "--image", c.Image, "--config", config,
 		"--wait", "3m", "--kubeconfig", c.Kubeconfig()); err != nil {
 		// Else the next one takes what is half made for a cluster.
-		return errors.Join(err, c.deleteNodes(context.WithoutCancel(ctx)))
+		attempt.Succeed(errors.Join(err, c.deleteNodes(context.WithoutCancel(ctx))))
 	}
 	c.done("nodes", "ready", start)
-	return c.writeKubeconfig(ctx)
+	c.writeKubeconfig(ctx)
 }
 
 func (c *Cluster) tool(name string) string { return filepath.Join(c.Builder.Repo, "bin", name) }
@@ -138,18 +116,15 @@ func (c *Cluster) done(what, verb string, start time.Time) {
 
 // writeKubeconfig writes the contexts that a local cluster has: the admin, and a user with the
 // rights in namespace jobs, whom the admin impersonates.
-func (c *Cluster) writeKubeconfig(ctx context.Context) error {
+func (c *Cluster) writeKubeconfig(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, c.tool("kind"), "get", "kubeconfig", "--name", c.Name)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	content, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("kubeconfig of cluster %s: %w\n%s`make kind-down` removes one that is half made", c.Name, err, &stderr)
+		attempt.Fail("kubeconfig of cluster %s: %w\n%s`make kind-down` removes one that is half made", c.Name, err, &stderr)
 	}
-	config, err := clientcmd.Load(content)
-	if err != nil {
-		return err
-	}
+	config := attempt.Must(clientcmd.Load(content))
 	admin := config.Contexts[config.CurrentContext]
 	user := config.AuthInfos[admin.AuthInfo].DeepCopy()
 	user.Impersonate = "user"
@@ -159,7 +134,7 @@ func (c *Cluster) writeKubeconfig(ctx context.Context) error {
 	config.Contexts["user"].AuthInfo = "user"
 	delete(config.Contexts, config.CurrentContext)
 	config.CurrentContext = "admin"
-	return clientcmd.WriteToFile(*config, c.Kubeconfig())
+	attempt.Succeed(clientcmd.WriteToFile(*config, c.Kubeconfig()))
 }
 
 // registry is where nothing can be pulled from: all images are loaded into the nodes.
@@ -177,23 +152,18 @@ var files = map[string]string{
 // image returns the image of a component. The tag says the release of one that has any, as
 // images that are pulled do, and changes with the program, so that a Deployment is rolled out when
 // it does; that of the payload stands in TrainJobs.
-func (c *Cluster) image(ctx context.Context, component string) (repository, tag string, err error) {
+func (c *Cluster) image(ctx context.Context, component string) (repository, tag string) {
 	repository = registry + "/" + component
 	if component == payload {
-		return repository, "local", nil
+		return repository, "local"
 	}
-	content, err := os.ReadFile(c.binary(component))
-	if err != nil {
-		return "", "", err
-	}
-	tag = fmt.Sprintf("%x", sha256.Sum256(content))[:12]
+	tag = fmt.Sprintf("%x", sha256.Sum256(attempt.Must(os.ReadFile(c.binary(component)))))[:12]
 	for _, bin := range c.binaries() {
 		if bin.Name == program(component) && bin.Module != "" {
-			module, err := c.Builder.Module(ctx, bin.Dir, bin.Module)
-			return repository, module.Version + "-" + tag, err
+			return repository, c.Builder.Module(ctx, bin.Dir, bin.Module).Version + "-" + tag
 		}
 	}
-	return repository, tag, nil
+	return repository, tag
 }
 
 func program(component string) string {
@@ -215,15 +185,11 @@ func (c *Cluster) binaries() []build.Binary {
 }
 
 // packImages makes an archive per component, each with nothing but its program, and returns where they lie.
-func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
+func (c *Cluster) packImages(ctx context.Context) (archives []string) {
 	start := time.Now()
-	var archives []string
 	group, ctx := errgroup.WithContext(ctx)
 	for component, file := range files {
-		repository, tag, err := c.image(ctx, component)
-		if err != nil {
-			return nil, err
-		}
+		repository, tag := c.image(ctx, component)
 		out := filepath.Join(c.Dir, "images", component)
 		archives = append(archives, fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH))
 		group.Go(func() error {
@@ -231,20 +197,15 @@ func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
 				"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
 		})
 	}
-	err := group.Wait()
-	if err == nil {
-		c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
-	}
-	return archives, err
+	attempt.Succeed(group.Wait())
+	c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
+	return archives
 }
 
-func (c *Cluster) load(ctx context.Context, archives []string) error {
+func (c *Cluster) load(ctx context.Context, archives []string) {
 	start := time.Now()
 	for _, archive := range archives {
-		if err := c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name); err != nil {
-			return err
-		}
+		attempt.Succeed(c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name))
 	}
 	c.done(fmt.Sprintf("%d images", len(archives)), "loaded", start)
-	return nil
 }
