@@ -10,7 +10,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
@@ -35,11 +34,7 @@ func write(root string) error {
 		return err
 	}
 	for name, content := range files {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, name), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -88,10 +83,10 @@ const (
 
 // alertTable has a row for each alert.
 func alertTable() string {
-	var rows strings.Builder
-	rows.WriteString("| alert | severity | fires when, for how long |\n|---|---|---|\n")
+	rows := [][]string{{"alert", "severity", "fires when, for how long"}}
 	for _, a := range alerts() {
-		fmt.Fprintf(&rows, "| [%s](runbooks/%s.md) | %s | %s, %s |\n", a.name, a.name, a.severity, a.when, model.Duration(a.lasts))
+		page := fmt.Sprintf("[%s](runbooks/%s.md)", a.name, a.name)
+		rows = append(rows, []string{page, a.severity, fmt.Sprintf("%s, %s", a.when, model.Duration(a.lasts))})
 	}
-	return rows.String()
+	return pages.Table(rows...)
 }

@@ -3,12 +3,13 @@
 package main
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"strconv"
 	"strings"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 // group is what a label may be.
@@ -24,12 +25,8 @@ type word struct{ Value, Meaning string }
 const introduction = "The values of "
 
 // labelValues reads the constants of the file that a comment introduces as values of labels.
-func labelValues(file string) ([]group, error) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	if err != nil {
-		return nil, err
-	}
-	var groups []group
+func labelValues(file string) (groups []group) {
+	parsed := attempt.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments))
 	for _, decl := range parsed.Decls {
 		constants, ok := decl.(*ast.GenDecl)
 		if !ok || constants.Tok != token.CONST || !strings.HasPrefix(constants.Doc.Text(), introduction) {
@@ -37,33 +34,25 @@ func labelValues(file string) ([]group, error) {
 		}
 		g := group{Of: strings.TrimSuffix(oneLine(strings.TrimPrefix(constants.Doc.Text(), introduction)), ".")}
 		for _, spec := range constants.Specs {
-			w, err := wordOf(spec.(*ast.ValueSpec))
-			if err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", file, g.Of, err)
-			}
-			g.Words = append(g.Words, w)
+			g.Words = append(g.Words, wordOf(spec.(*ast.ValueSpec)))
 		}
 		groups = append(groups, g)
 	}
-	return groups, nil
+	return groups
 }
 
 // wordOf reads one constant, whose comment says "Name: what it means."
-func wordOf(constant *ast.ValueSpec) (word, error) {
+func wordOf(constant *ast.ValueSpec) word {
 	name := constant.Names[0].Name
 	literal, ok := constant.Values[0].(*ast.BasicLit)
 	if !ok {
-		return word{}, fmt.Errorf("%s is no literal", name)
-	}
-	value, err := strconv.Unquote(literal.Value)
-	if err != nil {
-		return word{}, err
+		attempt.Fail("%s is no literal", name)
 	}
 	meaning, ok := strings.CutPrefix(oneLine(constant.Doc.Text()), name+": ")
 	if !ok {
-		return word{}, fmt.Errorf("%s has no comment that says what it means", name)
+		attempt.Fail("%s has no comment that says what it means", name)
 	}
-	return word{value, strings.TrimSuffix(meaning, ".")}, nil
+	return word{attempt.Must(strconv.Unquote(literal.Value)), strings.TrimSuffix(meaning, ".")}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

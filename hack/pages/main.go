@@ -8,9 +8,8 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"embed"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,43 +17,28 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 //go:embed *.tmpl
 var templates embed.FS
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "pages:", err)
-		os.Exit(1)
-	}
-}
+func main() { attempt.Main("pages: ", run) }
 
-func run(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: pages DIR, in the root of the checkout")
+func run(context.Context) {
+	if len(os.Args) != 2 {
+		attempt.Fail("usage: pages DIR, in the root of the checkout")
 	}
-	values, err := labelValues("pkg/metrics/names.go")
-	if err != nil {
-		return err
-	}
-	parsed, err := template.New("").Funcs(template.FuncMap{"labels": labels}).ParseFS(templates, "*.tmpl")
-	if err != nil {
-		return err
-	}
+	values := labelValues("pkg/metrics/names.go")
+	parsed := template.Must(template.New("").Funcs(template.FuncMap{"labels": labels}).ParseFS(templates, "*.tmpl"))
 	for page, data := range map[string]any{
 		"doctor.md":  doctor.Sections,
 		"metrics.md": map[string]any{"Recorded": metrics.Recorded, "Told": metrics.Told, "Ledger": metrics.Ledger, "Values": values},
 	} {
 		var out bytes.Buffer
-		if err := parsed.ExecuteTemplate(&out, page+".tmpl", data); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(args[0], page), out.Bytes(), 0o644); err != nil {
-			return err
-		}
+		attempt.Succeed(parsed.ExecuteTemplate(&out, page+".tmpl", data))
+		attempt.Succeed(os.WriteFile(filepath.Join(os.Args[1], page), out.Bytes(), 0o644))
 	}
-	return nil
 }
 
 // labels returns the labels of a metric as code.

@@ -4,8 +4,6 @@ package docs
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -51,31 +49,19 @@ func TestCommandsOfPagesAreRun(t *testing.T) {
 
 // make test leaves the specs of pages out: one of label core would not be run by it as CONTRIBUTING.md says.
 func TestNoSpecOfAPageIsCore(t *testing.T) {
-	is := func(name string) func(ast.Expr) bool {
-		return func(node ast.Expr) bool { id, ok := node.(*ast.Ident); return ok && id.Name == name }
-	}
-	found, files := 0, token.NewFileSet()
+	found := 0
 	for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "e2e", "*_test.go")))(t) {
-		// within walks through what is in a container of one of the labels.
-		var within func(node ast.Node, core, page bool)
-		within = func(node ast.Node, core, page bool) {
-			ast.Inspect(node, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok || !isSpec(call) {
-					return true
-				}
-				core, page := core || slices.ContainsFunc(call.Args, is("core")), page || slices.ContainsFunc(call.Args, is("docsPage"))
-				if page {
-					found++
-				}
-				expect.That(t, !core || !page, "%s has both labels", files.Position(call.Pos()))
-				for _, arg := range call.Args {
-					within(arg, core, page)
-				}
-				return false
-			})
+		for _, nested := range specsIn(t, path) {
+			has := func(label string) bool {
+				return slices.ContainsFunc(nested, func(spec *ast.CallExpr) bool {
+					return slices.ContainsFunc(spec.Args, func(arg ast.Expr) bool { return isNamed(arg, label) })
+				})
+			}
+			if has("docsPage") {
+				found++
+				expect.That(t, !has("core"), "%s: %s has both labels", path, nameOf(nested))
+			}
 		}
-		within(expect.Must(parser.ParseFile(files, path, nil, 0))(t), false, false)
 	}
 	expect.That(t, found >= 10, "Only %d specs of pages are found", found)
 }

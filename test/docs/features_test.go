@@ -40,7 +40,9 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 		}
 		for _, p := range proofs {
 			if specs[p[1]] == nil {
-				specs[p[1]] = namesIn(t, filepath.Join("..", "..", p[1]))
+				specs[p[1]] = expect.Each(specsIn(t, filepath.Join("..", "..", p[1])), func(nested []*ast.CallExpr) *regexp.Regexp {
+					return regexp.MustCompile("^" + nameOf(nested) + "$")
+				})
 			}
 			named := name.FindAllStringSubmatch(p[2], -1)
 			expect.That(t, len(named) != 0, "%s: no spec of %s is named", cells[0], p[1])
@@ -55,33 +57,37 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 	expect.That(t, proved >= 30, "Only %d specs are found in the table", proved)
 }
 
-// namesIn returns what the full names of a file's specs, tables and containers match.
-func namesIn(t *testing.T, path string) []*regexp.Regexp {
+// specsIn returns the specs, tables and containers of a file, each behind those that it is in.
+func specsIn(t *testing.T, path string) (all [][]*ast.CallExpr) {
 	t.Helper()
 	file := expect.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
-	var names []*regexp.Regexp
-	var walk func(node ast.Node, above string)
-	walk = func(node ast.Node, above string) {
-		ast.Inspect(node, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || !isSpec(call) {
-				return true
+	ast.PreorderStack(file, nil, func(node ast.Node, above []ast.Node) bool {
+		if isSpec(node) {
+			var nested []*ast.CallExpr
+			for _, n := range append(above, node) {
+				if isSpec(n) {
+					nested = append(nested, n.(*ast.CallExpr))
+				}
 			}
-			full := strings.TrimSpace(above + " " + textOf(call.Args[0]))
-			names = append(names, regexp.MustCompile("^"+full+"$"))
-			for _, arg := range call.Args[1:] {
-				walk(arg, full)
-			}
-			return false
-		})
-	}
-	walk(file, "")
-	return names
+			all = append(all, nested)
+		}
+		return true
+	})
+	return all
 }
 
-func isSpec(call *ast.CallExpr) bool {
+func isSpec(node ast.Node) bool {
+	call, ok := node.(*ast.CallExpr)
+	if !ok || len(call.Args) == 0 {
+		return false
+	}
 	fun, ok := call.Fun.(*ast.Ident)
-	return ok && len(call.Args) > 0 && slices.Contains([]string{"Describe", "DescribeTable", "Entry", "It"}, fun.Name)
+	return ok && slices.Contains([]string{"Describe", "DescribeTable", "Entry", "It"}, fun.Name)
+}
+
+// nameOf returns what the full name of a spec matches.
+func nameOf(nested []*ast.CallExpr) string {
+	return strings.Join(expect.Each(nested, func(spec *ast.CallExpr) string { return textOf(spec.Args[0]) }), " ")
 }
 
 var verb = regexp.MustCompile(`%[a-z]`)

@@ -87,7 +87,7 @@ func (c *Cluster) start(ctx context.Context, comp component) {
 	}
 	start := time.Now()
 	c.readConfigMap(ctx, comp)
-	c.record(comp.name, attempt.Must(process.Start(c.spec(comp))))
+	c.record(comp.name, process.Start(c.spec(comp)))
 	c.waitHealthy(ctx, comp)
 	c.done(comp.name, "ready", start)
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 )
 
 const (
@@ -44,33 +46,24 @@ type Process struct {
 
 // Start runs spec in a session of its own, so that neither the end of the launcher
 // nor Ctrl-C in its terminal reaches it.
-func Start(spec Spec) (Process, error) {
-	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
-		return Process{}, err
-	}
-	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return Process{}, err
-	}
+func Start(spec Spec) Process {
+	attempt.Succeed(os.MkdirAll(filepath.Dir(spec.Log), 0o755))
+	log := attempt.Must(os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer log.Close() //nolint:errcheck // the child has its own descriptor
 
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
 	cmd.Env = spec.Env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return Process{}, fmt.Errorf("failed to start %s: %w", spec.Argv[0], err)
-	}
+	attempt.Succeed(cmd.Start(), "failed to start %s", spec.Argv[0])
 	id, _, err := identify(cmd.Process.Pid)
 	if err != nil {
 		_ = cmd.Process.Kill() // Nobody would find it again.
 	}
 	// Reap it should it end while we are still here, else it stays as a zombie.
 	go cmd.Wait() //nolint:errcheck // whether it runs is read from /proc
-	if err != nil {
-		return Process{}, fmt.Errorf("failed to identify %s: %w", spec.Argv[0], err)
-	}
-	return Process{id, spec}, nil
+	attempt.Succeed(err, "failed to identify %s", spec.Argv[0])
+	return Process{id, spec}
 }
 
 // Terminate asks the process to end and kills it when it has not within grace.
@@ -96,10 +89,8 @@ func (id Identity) Kill(ctx context.Context) error {
 // signal takes a handle on the pid first and compares the identity then, so that
 // a recycled pid is not hit even between the two.
 func (id Identity) signal(sig syscall.Signal) error {
-	p, err := os.FindProcess(id.PID)
-	if err != nil {
-		return nil
-	}
+	// It finds any on Unix, also one that is gone.
+	p, _ := os.FindProcess(id.PID)
 	defer p.Release() //nolint:errcheck // only frees the handle
 	if !id.Alive() {
 		return nil

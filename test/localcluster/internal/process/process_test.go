@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	"github.com/prometheus/procfs"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 )
 
 func TestAZombieIsNotAlive(t *testing.T) {
@@ -23,21 +25,18 @@ func TestAZombieIsNotAlive(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cmd.Wait() })
 	var zombie Identity
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (ended bool, err error) {
+	gomega.NewWithT(t).Eventually(func() (ended bool, err error) {
 		zombie, ended, err = identify(cmd.Process.Pid)
 		return ended, err
-	})
-	if err != nil || zombie.Alive() {
-		t.Errorf("%+v: %v, alive: %t", zombie, err, zombie.Alive())
+	}).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
+	if zombie.Alive() {
+		t.Errorf("%+v is alive", zombie)
 	}
 }
 
 func TestStopsOnlyWhatItStarted(t *testing.T) {
 	ctx := context.Background()
-	p, err := Start(Spec{Argv: []string{"/bin/sleep", "60"}, Log: filepath.Join(t.TempDir(), "sleep.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := Start(Spec{Argv: []string{"/bin/sleep", "60"}, Log: filepath.Join(t.TempDir(), "sleep.log")})
 	t.Cleanup(func() { _ = p.Kill(ctx) })
 
 	strangers := map[string]Identity{
@@ -67,11 +66,8 @@ func TestStopsOnlyWhatItStarted(t *testing.T) {
 func TestKillsWhatIgnoresTerm(t *testing.T) {
 	ctx := context.Background()
 	log := filepath.Join(t.TempDir(), "sh.log")
-	p, err := Start(Spec{Argv: []string{"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"}, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	waitForLine(t, log, "ready")
+	p := Start(Spec{Argv: []string{"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"}, Log: log})
+	gomega.NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(30 * time.Second).Should(gomega.ContainSubstring("ready\n"))
 	if killed, err := p.Terminate(ctx, 300*time.Millisecond); err != nil || !killed {
 		t.Fatalf("killed %v, error %v; want it killed", killed, err)
 	}
@@ -87,28 +83,14 @@ func TestStartsNothingThatItCannotStop(t *testing.T) {
 		t.Errorf("Without /proc it is %v", err)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	if p, err := Start(Spec{Argv: []string{"/usr/bin/tail", "-f", log}, Log: log}); err == nil {
-		t.Errorf("It started %+v", p)
+	if err := attempt.To(func() { Start(Spec{Argv: []string{"/usr/bin/tail", "-f", log}, Log: log}) }); err == nil {
+		t.Error("It started")
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+	gomega.NewWithT(t).Eventually(func() (bool, error) {
 		running, err := procfs.AllProcs()
-		return !slices.ContainsFunc(running, func(p procfs.Proc) bool {
+		return slices.ContainsFunc(running, func(p procfs.Proc) bool {
 			argv, _ := p.CmdLine() // Nothing of one that has just ended.
 			return slices.Contains(argv, log)
 		}), err
-	})
-	if err != nil {
-		t.Errorf("It still runs: %v", err)
-	}
-}
-
-func waitForLine(t *testing.T, log, line string) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		data, err := os.ReadFile(log)
-		return strings.Contains(string(data), line+"\n"), err
-	})
-	if err != nil {
-		t.Fatalf("no line %q in %s: %v", line, log, err)
-	}
+	}).WithTimeout(5*time.Second).Should(gomega.BeFalse(), "It still runs")
 }
