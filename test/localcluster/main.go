@@ -139,9 +139,8 @@ func newKindCommand() *cobra.Command {
 func onKind(c *kindcluster.Cluster, use, short string, run func(*kindcluster.Cluster, context.Context)) *cobra.Command {
 	return command(use, short, func(cmd *cobra.Command, _ []string) {
 		c.Dir = attempt.Must(filepath.Abs(c.Dir))
-		c.Out = cmd.OutOrStdout()
 		// Images are for Linux, whatever this is.
-		c.Builder = build.Builder{Repo: repo, LogDir: filepath.Join(c.Dir, "logs"), Out: c.Out, OS: "linux"}
+		c.Builder = build.Builder{Repo: repo, LogDir: filepath.Join(c.Dir, "logs"), Out: cmd.OutOrStdout(), OS: "linux"}
 		run(c, cmd.Context())
 	})
 }

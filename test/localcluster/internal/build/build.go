@@ -30,9 +30,18 @@ type Builder struct {
 	Repo string
 	// LogDir receives build-NAME.log with what the go command prints.
 	LogDir string
-	Out    io.Writer
+	// Out is told what is done.
+	Out io.Writer
 	// OS is the operating system that the binaries run on; empty means this one.
 	OS string
+}
+
+// Say tells people of something.
+func (b Builder) Say(format string, args ...any) { fmt.Fprintf(b.Out, format+"\n", args...) }
+
+// Done tells what became of something since a start.
+func (b Builder) Done(what, verb string, start time.Time) {
+	b.Say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
 }
 
 // BinDir is where the binaries lie.
@@ -60,10 +69,10 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) {
 	toolchain := b.goCommand(ctx, ControlPlaneDir, "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS", "CGO_ENABLED")
 	fresh := 0
 	if len(record) == 0 {
-		fmt.Fprintf(b.Out, "Compiling %d programs from Go modules, once: 7 to 10 minutes on two cores, and longer on a busy machine.\n", len(binaries))
+		b.Say("Compiling %d programs from Go modules, once: 7 to 10 minutes on two cores, and longer on a busy machine.", len(binaries))
 		// A kind cluster takes these or fewer.
 		if len(binaries) > 8 {
-			fmt.Fprintln(b.Out, "With Docker, `make demo KIND=1` compiles no Kubernetes and is there in half of the time.")
+			b.Say("With Docker, `make demo KIND=1` compiles no Kubernetes and is there in half of the time.")
 		}
 	}
 	for i, bin := range binaries {
@@ -72,15 +81,15 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) {
 			fresh++
 			continue
 		}
-		fmt.Fprintf(b.Out, "[%d/%d] %s …  building\n", i+1, len(binaries), bin.Name)
+		b.Say("[%d/%d] %s …  building", i+1, len(binaries), bin.Name)
 		start := time.Now()
 		b.goBuild(ctx, bin)
-		fmt.Fprintf(b.Out, "[%d/%d] %s     done in %s\n", i+1, len(binaries), bin.Name, time.Since(start).Round(100*time.Millisecond))
+		b.Say("[%d/%d] %s     done in %s", i+1, len(binaries), bin.Name, time.Since(start).Round(100*time.Millisecond))
 		record[bin.Name] = stamp
 		writeRecord(b.BinDir(), record)
 	}
 	if fresh > 0 {
-		fmt.Fprintf(b.Out, "%d binaries up to date\n", fresh)
+		b.Say("%d binaries up to date", fresh)
 	}
 }
 

@@ -87,11 +87,10 @@ func (s Settings) String() string {
 type Cluster struct {
 	Dir string
 	// Builder makes the binaries and knows where the manifests lie.
-	Builder build.Builder
+	build.Builder
 	// Built is set where up has nothing to build: clusters that come up at the same time have their
 	// binaries in one place.
 	Built bool
-	Out   io.Writer
 
 	state state
 	mu    sync.Mutex // guards state: components start in parallel
@@ -99,7 +98,7 @@ type Cluster struct {
 
 // New returns the cluster in dir, with what an earlier up left there.
 func New(repo, dir string, out io.Writer) *Cluster {
-	c := &Cluster{Dir: attempt.Must(filepath.Abs(dir)), Out: out}
+	c := &Cluster{Dir: attempt.Must(filepath.Abs(dir))}
 	c.Builder = build.Builder{Repo: repo, LogDir: c.path("logs"), Out: out}
 	c.state = readState(c.path(stateFile))
 	return c
@@ -120,8 +119,6 @@ func (c *Cluster) componentKubeconfig(name string) string { return c.path("kubec
 func (c *Cluster) certDir(name string) string             { return c.path("certs", name) }
 func (c *Cluster) certFile(name string) string            { return filepath.Join(c.certDir(name), "tls.crt") }
 func (c *Cluster) keyFile(name string) string             { return filepath.Join(c.certDir(name), "tls.key") }
-
-func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
 const (
 	stateFile    = "state.json"

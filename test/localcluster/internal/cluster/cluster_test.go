@@ -17,11 +17,12 @@ import (
 )
 
 func TestUpRestartsWhatRunsOnWithAnotherConfiguration(t *testing.T) {
-	c := &Cluster{Dir: t.TempDir(), Builder: build.Builder{Repo: t.TempDir()}, Out: io.Discard, state: state{Processes: map[string]process.Process{}}}
+	c := &Cluster{Dir: t.TempDir(), Builder: build.Builder{Repo: t.TempDir(), Out: io.Discard}}
+	c.state.Processes = map[string]process.Process{}
 	comp := component{name: "sleep", args: func(*Cluster) []string { return []string{"60"} }}
 	authority, key, err := pkiutil.NewCertificateAuthority(certificate(kueueCAName))
 	err = errors.Join(err, pkiutil.WriteCertAndKey(c.path("certs"), "ca", authority, key),
-		os.Mkdir(c.Builder.BinDir(), 0o755), os.Symlink("/bin/sleep", c.binary(comp)))
+		os.Mkdir(c.BinDir(), 0o755), os.Symlink("/bin/sleep", c.binary(comp)))
 	if err != nil {
 		t.Fatal(err)
 	}

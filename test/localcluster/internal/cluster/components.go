@@ -92,11 +92,11 @@ func binaries(settings Settings) []build.Binary {
 func (c *Cluster) module(ctx context.Context, path string) build.Module {
 	for _, bin := range binaries(c.state.Settings) {
 		if bin.Module == path {
-			return c.Builder.Module(ctx, bin.Dir, path)
+			return c.Module(ctx, bin.Dir, path)
 		}
 	}
 	// No program comes of it: it is at the version that Kueue requires.
-	return c.Builder.Module(ctx, build.ControlPlaneDir, path)
+	return c.Module(ctx, build.ControlPlaneDir, path)
 }
 
 // seldomCollects trades memory for a fifth of the control plane's CPU. The managers are measured,
@@ -118,7 +118,7 @@ func (c *Cluster) spec(comp component) process.Spec {
 }
 
 func (c *Cluster) binary(comp component) string {
-	return filepath.Join(c.Builder.BinDir(), build.Program(comp.name, c.state.Settings.Kubernetes, c.state.Settings.Trainer))
+	return filepath.Join(c.BinDir(), build.Program(comp.name, c.state.Settings.Kubernetes, c.state.Settings.Trainer))
 }
 
 // Names of Kueue's configuration for who integrates TrainJobs.

@@ -42,7 +42,7 @@ func (c *Cluster) Control(ctx context.Context, verb, name string) {
 	comp, p := c.find(name), c.process(name)
 	switch {
 	case verb == "start" && p.Alive():
-		c.say("%s is running already, pid %d", name, p.PID)
+		c.Say("%s is running already, pid %d", name, p.PID)
 	case verb == "start":
 		c.start(ctx, comp)
 	case verb == "stop":
@@ -50,10 +50,10 @@ func (c *Cluster) Control(ctx context.Context, verb, name string) {
 	case verb == "restart":
 		c.restart(ctx, comp)
 	case !p.Alive():
-		c.say("%s is not running", name)
+		c.Say("%s is not running", name)
 	default:
 		attempt.Succeed(p.Kill(ctx), "failed to kill %s", name)
-		c.say("%s killed", name)
+		c.Say("%s killed", name)
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *Cluster) ensure(ctx context.Context, comp component) {
 	case c.isProgramOf(comp, p) && reflect.DeepEqual(p.Spec, c.spec(comp)):
 		c.waitHealthy(ctx, comp)
 	default:
-		c.say("%-24s has a new binary or configuration: restarting", comp.name)
+		c.Say("%-24s has a new binary or configuration: restarting", comp.name)
 		c.restart(ctx, comp)
 	}
 }
@@ -89,7 +89,7 @@ func (c *Cluster) start(ctx context.Context, comp component) {
 	c.readConfigMap(ctx, comp)
 	c.record(comp.name, process.Start(c.spec(comp)))
 	c.waitHealthy(ctx, comp)
-	c.done(comp.name, "ready", start)
+	c.Done(comp.name, "ready", start)
 }
 
 func (c *Cluster) stop(ctx context.Context, comp component) {
@@ -101,16 +101,16 @@ func (c *Cluster) stop(ctx context.Context, comp component) {
 	killed, err := p.Terminate(ctx, grace)
 	attempt.Succeed(err, "failed to stop %s", comp.name)
 	if killed {
-		c.done(comp.name, "did not stop by itself and was killed", start)
+		c.Done(comp.name, "did not stop by itself and was killed", start)
 	} else {
-		c.done(comp.name, "stopped", start)
+		c.Done(comp.name, "stopped", start)
 	}
 }
 
 // Down stops every process that up has started, and removes everything but the logs.
 func (c *Cluster) Down(ctx context.Context) {
 	if !c.state.exists() {
-		c.say("no cluster in %s", c.Dir)
+		c.Say("no cluster in %s", c.Dir)
 		return
 	}
 	defer c.lock()()
@@ -122,7 +122,7 @@ func (c *Cluster) Down(ctx context.Context) {
 		err = errors.Join(err, os.RemoveAll(c.path(entry)))
 	}
 	attempt.Succeed(err)
-	c.say("down; the logs are in %s", c.path("logs"))
+	c.Say("down; the logs are in %s", c.path("logs"))
 }
 
 // isProgramOf reports whether a process runs the program that a component has now, by its content: the go command also
@@ -145,7 +145,7 @@ func (c *Cluster) change(ctx context.Context, settings Settings) {
 	}
 	if c.state.Settings.Trainer != settings.Trainer {
 		// Its controllers have other binaries then, and are restarted when everything else of them is in place.
-		c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer, settings.Trainer)
+		c.Say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer, settings.Trainer)
 	}
 	c.state.Settings = settings
 	c.writeState()
@@ -160,7 +160,7 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) {
 	c.state.Settings.Trainer = c.withDefaults(settings).Trainer
 	crds, _ := manifests.Partition(c.render(ctx), manifests.CRD)
 	kube.NewClient(c.Kubeconfig()).ApplyAll(ctx, crds)
-	c.say("CRDs of Trainer %s installed", c.state.Settings.Trainer)
+	c.Say("CRDs of Trainer %s installed", c.state.Settings.Trainer)
 }
 
 // handOver prepares a running cluster for the other integration, as an admin would:
@@ -168,7 +168,7 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) {
 // and finds another configuration when up starts it again. Jobs run on meanwhile.
 func (c *Cluster) handOver(ctx context.Context, to Integration) {
 	before := c.state.Settings.Integration
-	c.say("TrainJobs migrate: %s to %s", before, to)
+	c.Say("TrainJobs migrate: %s to %s", before, to)
 	if before.manager() {
 		c.stop(ctx, kueueTrainer)
 		if !to.manager() {
@@ -187,8 +187,8 @@ func (c *Cluster) uninstall(ctx context.Context) {
 	for _, obj := range gone {
 		attempt.Succeed(client.IgnoreNotFound(api.Delete(ctx, obj)), "failed to delete %s %s", obj.GetKind(), obj.GetName())
 	}
-	path := filepath.Join(c.Builder.BinDir(), build.Plugin)
+	path := filepath.Join(c.BinDir(), build.Plugin)
 	out, err := exec.CommandContext(ctx, path, "hand-back", "--all-namespaces", "--kubeconfig", c.Kubeconfig()).CombinedOutput()
-	c.say("%s", strings.TrimSpace(string(out)))
+	c.Say("%s", strings.TrimSpace(string(out)))
 	attempt.Succeed(err, "failed to free the waiting TrainJobs of the gate")
 }

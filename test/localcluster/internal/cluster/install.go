@@ -111,7 +111,7 @@ func (c *Cluster) render(ctx context.Context) []*unstructured.Unstructured {
 func OwnObjects() []*unstructured.Unstructured { return manifests.Decode(clusterManifest) }
 
 func (c *Cluster) renderBundle(ctx context.Context, b Bundle) []*unstructured.Unstructured {
-	module := build.Module{Dir: c.Builder.Repo}
+	module := build.Module{Dir: c.Repo}
 	if b.Module != "" {
 		module = c.module(ctx, b.Module)
 	}

@@ -26,12 +26,12 @@ import (
 // Status prints one line per component.
 func (c *Cluster) Status(ctx context.Context) {
 	if !c.state.exists() {
-		c.say("no cluster in %s", c.Dir)
+		c.Say("no cluster in %s", c.Dir)
 		return
 	}
-	c.say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
+	c.Say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
 	for _, path := range []string{build.TrainerModule, build.JobSetModule} {
-		c.say("%s %s", path, c.module(ctx, path).Version)
+		c.Say("%s %s", path, c.module(ctx, path).Version)
 	}
 	all := c.components()
 	rows := make([]string, len(all))

@@ -51,7 +51,7 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) {
 	if err := attempt.To(func() { c.bringUp(ctx, settings) }); err != nil {
 		attempt.Fail("%w\nWhat was started is still there: look around, or run `localcluster down --local-dir %s`", err, c.Dir)
 	}
-	c.say("up in %s", time.Since(start).Round(100*time.Millisecond))
+	c.Say("up in %s", time.Since(start).Round(100*time.Millisecond))
 }
 
 // withDefaults completes settings that were left open with what this cluster has.
@@ -75,7 +75,7 @@ func (c *Cluster) refuseOtherSettings(settings Settings) {
 		attempt.Fail("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)
 	}
-	c.say("cluster in %s exists: starting what is missing", c.Dir)
+	c.Say("cluster in %s exists: starting what is missing", c.Dir)
 }
 
 // refuseForeignDir keeps us from writing into, and later removing from, a directory
@@ -118,7 +118,7 @@ func (c *Cluster) startManagers(ctx context.Context, api *kube.Client, objects [
 	start := time.Now()
 	runtimes, others := manifests.Partition(objects, manifests.Runtime)
 	c.install(ctx, api, others)
-	c.done("manifests", "installed", start)
+	c.Done("manifests", "installed", start)
 	c.inTier(ctx, managers, c.ensure)
 	// Not before: Trainer's webhook is asked about them.
 	api.ApplyAll(ctx, runtimes)
@@ -167,7 +167,7 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) {
 	}
 	start := time.Now()
 	made := MakeNodes(ctx, api, c.state.Settings.Nodes)
-	c.done(fmt.Sprintf("%d nodes", made), "ready", start)
+	c.Done(fmt.Sprintf("%d nodes", made), "ready", start)
 }
 
 // MakeNodes makes the fake nodes, so many of them with GPUs, and waits until pods can be placed on
@@ -185,8 +185,4 @@ func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int) {
 		}
 	})
 	return len(wanted)
-}
-
-func (c *Cluster) done(what, verb string, start time.Time) {
-	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
 }

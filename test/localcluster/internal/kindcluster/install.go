@@ -48,12 +48,12 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) {
 	api.Install(ctx, rest)
 	api.ApplyAll(ctx, webhooks)
 	waitAvailable(ctx, api, rest)
-	c.done("JobSet, Trainer, Kueue", "available", start)
+	c.Done("JobSet, Trainer, Kueue", "available", start)
 	start = time.Now()
 	c.makeGPUNode(ctx, api)
 	leaveOneDefaultClass(ctx, api)
 	made := cluster.MakeNodes(ctx, api, c.FakeNodes)
-	c.done(fmt.Sprintf("%d fake nodes", made), "ready", start)
+	c.Done(fmt.Sprintf("%d fake nodes", made), "ready", start)
 	// Not before: Trainer's webhook is asked about them, whose Service may be slower than its pod.
 	kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) { api.ApplyAll(ctx, runtimes) })
 	c.installManager(ctx)
@@ -79,7 +79,7 @@ configuration:
 		"--namespace", "kueue-trainer-system", "--create-namespace", "--values", values, "--wait", "--timeout", "3m",
 		// Specs may have scaled it.
 		"--force-conflicts"))
-	c.done(build.KueueTrainer, "installed", start)
+	c.Done(build.KueueTrainer, "installed", start)
 }
 
 // waitQueued waits until a TrainJob with a queue may be made: the Service of the webhook that is asked
@@ -140,7 +140,7 @@ func (c *Cluster) objects(ctx context.Context) []*unstructured.Unstructured {
 	c.deployment(ctx, kwok, "kwok")
 	all := append(kwok, cluster.OwnObjects()...)
 	for _, b := range bundles() {
-		objects := b.Render(c.Builder.Module(ctx, build.ControlPlaneDir, b.Module), filepath.Join(c.Dir, "manifests"))
+		objects := b.Render(c.Module(ctx, build.ControlPlaneDir, b.Module), filepath.Join(c.Dir, "manifests"))
 		if b.Program != "" {
 			c.deployment(ctx, objects, b.Program)
 		}

@@ -11,7 +11,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,12 +37,11 @@ const DefaultImage = "kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947a
 
 // Cluster is one kind cluster.
 type Cluster struct {
+	build.Builder
 	Name      string
 	Image     string
 	Dir       string
 	FakeNodes int
-	Builder   build.Builder
-	Out       io.Writer
 }
 
 // Kubeconfig is the file with the contexts admin and user.
@@ -58,7 +56,7 @@ func (c *Cluster) Up(ctx context.Context) {
 	c.create(ctx)
 	c.load(ctx, images)
 	c.install(ctx, kube.NewClient(c.Kubeconfig()))
-	c.done("cluster "+c.Name, "up", start)
+	c.Done("cluster "+c.Name, "up", start)
 }
 
 // Down deletes the cluster and what was written for it.
@@ -80,7 +78,7 @@ func (c *Cluster) create(ctx context.Context) {
 		attempt.Fail("asking kind for its clusters: %w; is Docker running?", err)
 	}
 	if slices.Contains(strings.Fields(string(out)), c.Name) {
-		c.say("cluster %s exists: installing what is missing", c.Name)
+		c.Say("cluster %s exists: installing what is missing", c.Name)
 		c.writeKubeconfig(ctx)
 		return
 	}
@@ -92,26 +90,20 @@ func (c *Cluster) create(ctx context.Context) {
 		// Else the next one takes what is half made for a cluster.
 		attempt.Succeed(errors.Join(err, c.deleteNodes(context.WithoutCancel(ctx))))
 	}
-	c.done("nodes", "ready", start)
+	c.Done("nodes", "ready", start)
 	c.writeKubeconfig(ctx)
 }
 
-func (c *Cluster) tool(name string) string { return filepath.Join(c.Builder.Repo, "bin", name) }
+func (c *Cluster) tool(name string) string { return filepath.Join(c.Repo, "bin", name) }
 
 func (c *Cluster) run(ctx context.Context, tool string, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.tool(tool), args...)
-	cmd.Dir = c.Builder.Repo
+	cmd.Dir = c.Repo
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", tool, strings.Join(args, " "), err, out)
 	}
 	return nil
-}
-
-func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
-
-func (c *Cluster) done(what, verb string, start time.Time) {
-	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
 }
 
 // writeKubeconfig writes the contexts that a local cluster has: the admin, and a user with the
@@ -160,7 +152,7 @@ func (c *Cluster) image(ctx context.Context, component string) (repository, tag 
 	tag = fmt.Sprintf("%x", sha256.Sum256(attempt.Must(os.ReadFile(c.binary(component)))))[:12]
 	for _, bin := range c.binaries() {
 		if bin.Name == program(component) && bin.Module != "" {
-			return repository, c.Builder.Module(ctx, bin.Dir, bin.Module).Version + "-" + tag
+			return repository, c.Module(ctx, bin.Dir, bin.Module).Version + "-" + tag
 		}
 	}
 	return repository, tag
@@ -171,7 +163,7 @@ func program(component string) string {
 }
 
 func (c *Cluster) binary(component string) string {
-	return filepath.Join(c.Builder.BinDir(), program(component))
+	return filepath.Join(c.BinDir(), program(component))
 }
 
 // binaries are what the images are made of, and the plugin for whoever uses the cluster.
@@ -198,7 +190,7 @@ func (c *Cluster) packImages(ctx context.Context) (archives []string) {
 		})
 	}
 	attempt.Succeed(group.Wait())
-	c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
+	c.Done(fmt.Sprintf("%d images", len(archives)), "packed", start)
 	return archives
 }
 
@@ -207,5 +199,5 @@ func (c *Cluster) load(ctx context.Context, archives []string) {
 	for _, archive := range archives {
 		attempt.Succeed(c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name))
 	}
-	c.done(fmt.Sprintf("%d images", len(archives)), "loaded", start)
+	c.Done(fmt.Sprintf("%d images", len(archives)), "loaded", start)
 }

@@ -32,7 +32,7 @@ func TestAnInterruptedClusterIsNotInTheWay(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(tool), 0o755), os.WriteFile(tool, []byte(kind), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{Name: "half", Dir: t.TempDir(), Builder: build.Builder{Repo: repo}, Out: io.Discard}
+	c := &Cluster{Name: "half", Dir: t.TempDir(), Builder: build.Builder{Repo: repo, Out: io.Discard}}
 	err := attempt.To(func() { c.create(t.Context()) })
 	if err == nil || !strings.Contains(err.Error(), "no admin.conf") || !strings.Contains(err.Error(), "make kind-down") {
 		t.Errorf("One that is half made: %v", err)
