@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -224,19 +225,11 @@ func (w *walk) request(ctx context.Context, a action) error {
 }
 
 func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a action, subresources []string) error {
-	obj, err := on.Get(ctx, a.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	merged, err := mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body))
-	if err != nil {
-		return err
-	}
-	if err := obj.UnmarshalJSON(merged); err != nil {
-		return err
-	}
-	_, err = on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
-	return err
+	return attempt.To(func() {
+		obj := attempt.Must(on.Get(ctx, a.Name, metav1.GetOptions{}))
+		attempt.Succeed(obj.UnmarshalJSON(attempt.Must(mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body)))))
+		attempt.Must(on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...))
+	})
 }
 
 // toggle starts the neighbour's TrainJob, or deletes the one that is there.

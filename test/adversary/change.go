@@ -3,6 +3,7 @@
 package adversary
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -238,16 +239,10 @@ func (c change) patches(obj map[string]any) (merge, back, operations string, err
 	changed := runtime.DeepCopyJSON(obj)
 	c.applyTo(changed)
 	after := []byte(encode(changed))
-	merged, err := mergepatch.CreateMergePatch(before, after)
-	if err != nil {
-		return "", "", "", err
-	}
-	unmerged, err := mergepatch.CreateMergePatch(after, before)
-	if err != nil {
-		return "", "", "", err
-	}
-	ops, err := jsonpatch.CreatePatch(before, after)
-	return string(merged), string(unmerged), encode(ops), err
+	merged, errMerge := mergepatch.CreateMergePatch(before, after)
+	unmerged, errBack := mergepatch.CreateMergePatch(after, before)
+	ops, errOps := jsonpatch.CreatePatch(before, after)
+	return string(merged), string(unmerged), encode(ops), errors.Join(errMerge, errBack, errOps)
 }
 
 // readKeys are labels and annotations that controllers read, beside those which objects have.

@@ -78,7 +78,8 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	add(repeats, w.repeats())
 	w.calm()
 	add(notFreed, w.leaves(ctx))
-	if err := within(ctx, 30*time.Second, func(ctx context.Context, g gomega.Gomega) { g.Expect(w.ledger.CaughtUp(ctx)).To(gomega.Succeed()) }); err != nil {
+	caughtUp := func(ctx context.Context, g gomega.Gomega) { g.Expect(w.ledger.CaughtUp(ctx)).To(gomega.Succeed()) }
+	if err := within(ctx, 30*time.Second, caughtUp); err != nil {
 		return found, err
 	}
 	result, err := w.ledger.Check()
