@@ -10,7 +10,6 @@ func pools() board {
 		resource = `resource="$resource"`
 		ofTeams  = queues + ", " + resource
 		ofKueue  = clusterQueues + ", " + resource
-		hours    = " / 3600"
 	)
 	held := func(by, filter string) string {
 		return "sum by (" + by + ") (" + latest(metrics.HeldResources, ofTeams+filter) + ")"
@@ -18,13 +17,9 @@ func pools() board {
 	kueue := func(by, metric string) string {
 		return "sum by (" + by + ") (max by (cluster_queue, flavor) (" + metric + "{" + ofKueue + "}))"
 	}
-	used := func(by, filter string) string {
-		return "sum by (" + by + ") (" + over(metrics.QuotaSeconds, ofTeams+filter, shown) + ")" + hours
+	hours := func(of metrics.Metric, filter string) string {
+		return "sum by (cluster_queue, namespace, local_queue) (" + over(of, ofTeams+filter, shown) + ") / 3600"
 	}
-	ended := func(by, filter string) string {
-		return "sum by (" + by + ") (" + over(metrics.EndedSeconds, ofTeams+filter, shown) + ")" + hours
-	}
-	const team = "cluster_queue, namespace, local_queue"
 	return board{
 		file: "gpu-pools", title: "GPU pools",
 		description: "What the pools have, who holds it, and what comes of it.",
@@ -58,12 +53,12 @@ func pools() board {
 					queries: []query{{held("priority_class", ""), "{{priority_class}}"}}},
 				{kind: rows, title: "Hours in the time shown", why: "One unit of the resource for an hour, of what TrainJobs held. kubectl trainjob usage prints the bill.", width: 24, height: high, unit: "short",
 					queries: []query{
-						{used(team, `, phase="running"`), "running"},
-						{used(team, `, phase="waiting"`), "waiting"},
-						{used(team, `, phase="stopping"`), "stopping"},
-						{ended(team, `, outcome="useful"`), "useful"},
-						{ended(team, `, outcome="lost"`), "lost to evictions"},
-						{ended(team, `, outcome!~"useful|lost"`), "failed or deleted"},
+						{hours(metrics.QuotaSeconds, `, phase="running"`), "running"},
+						{hours(metrics.QuotaSeconds, `, phase="waiting"`), "waiting"},
+						{hours(metrics.QuotaSeconds, `, phase="stopping"`), "stopping"},
+						{hours(metrics.EndedSeconds, `, outcome="useful"`), "useful"},
+						{hours(metrics.EndedSeconds, `, outcome="lost"`), "lost to evictions"},
+						{hours(metrics.EndedSeconds, `, outcome!~"useful|lost"`), "failed or deleted"},
 					}},
 				{kind: lines, title: "Share lost to evictions (of the last day)", why: "Of the time that has ended: what was running when Kueue took the quota back.", width: 12, height: high, unit: "percentunit",
 					queries: []query{{

@@ -56,13 +56,12 @@ func known(t *testing.T) map[string][]string {
 		add(all, m.Name, m.Type == metrics.Histogram, m.Labels)
 	}
 	for _, rule := range records() {
-		parsed, err := newParser().ParseExpr(rule.Expr)
-		expect.Need(t, err == nil, "%s: %v", rule.Record, err)
-		if aggregate, ok := parsed.(*parser.AggregateExpr); ok {
+		expr := parsed(t, rule.Expr)
+		if aggregate, ok := expr.(*parser.AggregateExpr); ok {
 			add(all, rule.Record, false, aggregate.Grouping)
 			continue
 		}
-		add(all, rule.Record, false, labelsBelow(parsed, all))
+		add(all, rule.Record, false, labelsBelow(expr, all))
 	}
 	kueuemetrics.InitMetricVectors(nil)
 	kueuemetrics.Register()
@@ -105,26 +104,25 @@ func add(all map[string][]string, name string, histogram bool, labels []string) 
 
 func newParser() parser.Parser { return parser.NewParser(parser.Options{}) }
 
+func parsed(t *testing.T, expr string) parser.Expr {
+	t.Helper()
+	parsed, err := newParser().ParseExpr(expr)
+	expect.Need(t, err == nil, "%v in\n%s", err, expr)
+	return parsed
+}
+
 // Every series and label that a dashboard, a variable or a rule asks for is one that a process
 // serves.
 func TestSeriesAndLabels(t *testing.T) {
 	all := known(t)
-	t.Run("are known", func(t *testing.T) { allKnown(t, all) })
+	t.Run("are known", func(t *testing.T) {
+		for where, expr := range expressions(t) {
+			for _, unknown := range unknownIn(parsed(t, expr), all) {
+				t.Errorf("%s: %s in\n%s", where, unknown, expr)
+			}
+		}
+	})
 	t.Run("would be found if they were not", func(t *testing.T) { unknownFound(t, all) })
-}
-
-func allKnown(t *testing.T, all map[string][]string) {
-	t.Helper()
-	for where, expr := range expressions(t) {
-		parsed, err := newParser().ParseExpr(expr)
-		if err != nil {
-			t.Errorf("%s: %v in\n%s", where, err, expr)
-			continue
-		}
-		for _, unknown := range unknownIn(parsed, all) {
-			t.Errorf("%s: %s in\n%s", where, unknown, expr)
-		}
-	}
 }
 
 func unknownFound(t *testing.T, all map[string][]string) {
@@ -138,9 +136,7 @@ func unknownFound(t *testing.T, all map[string][]string) {
 		`workqueue_depth and on (queue) controller_runtime_active_workers`: "nothing below has label queue",
 		`max by (state) (kueue_trainer:held_resources:max)`:                "nothing below has label state",
 	} {
-		parsed, err := newParser().ParseExpr(expr)
-		expect.Need(t, err == nil, "%s: %v", expr, err)
-		unknown := unknownIn(parsed, all)
+		unknown := unknownIn(parsed(t, expr), all)
 		expect.That(t, slices.Contains(unknown, want), "%s: %q do not have %q", expr, unknown, want)
 	}
 }

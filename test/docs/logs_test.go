@@ -242,27 +242,17 @@ func literal(x ast.Expr) (string, bool) {
 }
 
 // messagesOf returns the values of the map of messages by reason, and the one for other reasons.
-func messagesOf(spec *ast.ValueSpec) []string {
-	var messages []string
+func messagesOf(spec *ast.ValueSpec) (messages []string) {
 	if len(spec.Names) != 1 || !slices.Contains([]string{"messages", "otherMessage"}, spec.Names[0].Name) {
 		return nil
 	}
-	for _, value := range spec.Values {
-		if message, ok := literal(value); ok {
+	ast.Inspect(spec, func(node ast.Node) bool {
+		x, _ := node.(ast.Expr)
+		if message, ok := literal(x); ok {
 			messages = append(messages, message)
 		}
-		list, ok := value.(*ast.CompositeLit)
-		if !ok {
-			continue
-		}
-		for _, element := range list.Elts {
-			if pair, ok := element.(*ast.KeyValueExpr); ok {
-				if message, ok := literal(pair.Value); ok {
-					messages = append(messages, message)
-				}
-			}
-		}
-	}
+		return true
+	})
 	return messages
 }
 

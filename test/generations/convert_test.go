@@ -117,15 +117,15 @@ type direction struct {
 func (d direction) prove(t *testing.T) {
 	t.Helper()
 	s, exact := random.New(*seed).Taken(), 0
-	from, to := newCRD(t, d.from), newCRD(t, d.to)
+	from, to := crd(t, d.from), crd(t, d.to)
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
 		for i, c := range all {
-			if refusals := from.refusals(t, c.original); len(refusals) > 0 && !d.proposal {
-				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, refusals, c)
+			if found := refusals(t, from, c.original); len(found) > 0 && !d.proposal {
+				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, found, c)
 			}
-			if refusals := to.refusals(t, c.result); len(refusals) > 0 {
-				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, refusals, c)
+			if found := refusals(t, to, c.result); len(found) > 0 {
+				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, found, c)
 			}
 		}
 		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.others }))

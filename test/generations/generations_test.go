@@ -17,6 +17,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -177,7 +178,7 @@ func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 func TestRules(t *testing.T) {
 	for generation := range modules {
 		t.Run(generation.String(), func(t *testing.T) {
-			schema, s := newCRD(t, generation), random.New(*seed)
+			schema, s := crd(t, generation), random.New(*seed)
 			var verdicts []rules.Verdict
 			var questions []question
 			for range *manifests / 4 {
@@ -190,12 +191,12 @@ func TestRules(t *testing.T) {
 			}
 			refused := 0
 			for i, webhook := range ask(t, generation, questions) {
-				refusals := append(schema.refusals(t, questions[i].Job), webhook.refusals()...)
-				if len(refusals) > 0 {
+				found := append(refusals(t, schema, questions[i].Job), webhook.refusals()...)
+				if len(found) > 0 {
 					refused++
 				}
-				if errs := verdicts[i].Errors; (len(refusals) > 0) != (len(errs) > 0) {
-					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, errs.ToAggregate(), encode(t, questions[i]))
+				if errs := verdicts[i].Errors; (len(found) > 0) != (len(errs) > 0) {
+					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, found, errs.ToAggregate(), encode(t, questions[i]))
 				}
 			}
 			t.Logf("%d attempts, %d of them refused (-seed %d)", len(questions), refused, *seed)
@@ -274,7 +275,7 @@ func TestFields(t *testing.T) {
 		"nulls":                           {spec: `"trainer":null,"initializer":null,"suspend":null`},
 	}
 	for generation := range modules {
-		schema := newCRD(t, generation)
+		schema := crd(t, generation)
 		for name, tc := range cases {
 			t.Run(fmt.Sprintf("%s: %s", generation, name), func(t *testing.T) {
 				job := random.New(0).Bare(random.Object{})
@@ -283,8 +284,8 @@ func TestFields(t *testing.T) {
 				}
 				maps.Copy(job["spec"].(random.Object), expect.FromJSON[random.Object](t, "{"+tc.spec+"}"))
 				want := strings.Contains(tc.refused, generation.String())
-				refusals := schema.refusals(t, job)
-				expect.That(t, (len(refusals) > 0) == want, "The CRD finds %q", refusals)
+				found := refusals(t, schema, job)
+				expect.That(t, (len(found) > 0) == want, "The CRD finds %q", found)
 				errs := rules.Fields(generation, encode(t, job))
 				expect.That(t, (len(errs) > 0) == want, "The rules find %v", errs.ToAggregate())
 			})
@@ -293,18 +294,14 @@ func TestFields(t *testing.T) {
 }
 
 // crd is that of TrainJobs in one release.
-type crd struct{ *releases.Schema }
-
-func newCRD(t *testing.T, generation trainjob.TrainerVersion) crd {
+func crd(t *testing.T, generation trainjob.TrainerVersion) *releases.Schema {
 	t.Helper()
-	return crd{expect.Must(releases.NewSchema(generation, releases.TrainJob))(t)}
+	return expect.Must(releases.NewSchema(generation, releases.TrainJob))(t)
 }
 
-func (c crd) refusals(t *testing.T, job any) (texts []string) {
+// refusals are what a CRD finds wrong with a TrainJob.
+func refusals(t *testing.T, crd *releases.Schema, job any) []string {
 	t.Helper()
-	_, errs := c.Check(t.Context(), encode(t, job))
-	for _, err := range errs {
-		texts = append(texts, err.Error())
-	}
-	return texts
+	_, errs := crd.Check(t.Context(), encode(t, job))
+	return expect.Each(errs, func(err *field.Error) string { return err.Error() })
 }
