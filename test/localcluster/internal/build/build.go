@@ -86,7 +86,8 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) {
 		b.goBuild(ctx, bin)
 		b.Say("[%d/%d] %s     done in %s", i+1, len(binaries), bin.Name, time.Since(start).Round(100*time.Millisecond))
 		record[bin.Name] = stamp
-		writeRecord(b.BinDir(), record)
+		content := attempt.Must(json.MarshalIndent(record, "", "  "))
+		attempt.Succeed(os.WriteFile(filepath.Join(b.BinDir(), recordFile), append(content, '\n'), 0o644))
 	}
 	if fresh > 0 {
 		b.Say("%d binaries up to date", fresh)
@@ -174,11 +175,6 @@ func readRecord(dir string) map[string]string {
 		return map[string]string{}
 	}
 	return record
-}
-
-func writeRecord(dir string, record map[string]string) {
-	content := attempt.Must(json.MarshalIndent(record, "", "  "))
-	attempt.Succeed(os.WriteFile(filepath.Join(dir, recordFile), append(content, '\n'), 0o644))
 }
 
 // stamp hashes everything that decides what a build from modules makes. Binaries of the repository itself get none.

@@ -26,7 +26,7 @@ func TestUpRestartsWhatRunsOnWithAnotherConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.process(comp.name).Kill(context.Background()) })
+	t.Cleanup(func() { c.process(comp.name).Kill(context.Background()) })
 	var pids []int
 	for _, config := range []string{"a", "a", "b"} {
 		writeFile(c.configFile(comp.name), []byte(config))

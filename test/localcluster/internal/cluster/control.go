@@ -52,7 +52,7 @@ func (c *Cluster) Control(ctx context.Context, verb, name string) {
 	case !p.Alive():
 		c.Say("%s is not running", name)
 	default:
-		attempt.Succeed(p.Kill(ctx), "failed to kill %s", name)
+		attempt.Succeed(attempt.To(func() { p.Kill(ctx) }), "failed to kill %s", name)
 		c.Say("%s killed", name)
 	}
 }
@@ -97,14 +97,14 @@ func (c *Cluster) stop(ctx context.Context, comp component) {
 	if !p.Alive() {
 		return
 	}
-	start := time.Now()
-	killed, err := p.Terminate(ctx, grace)
-	attempt.Succeed(err, "failed to stop %s", comp.name)
-	if killed {
-		c.Done(comp.name, "did not stop by itself and was killed", start)
-	} else {
-		c.Done(comp.name, "stopped", start)
+	start, end := time.Now(), "stopped"
+	terminate := func() {
+		if p.Terminate(ctx, grace) {
+			end = "did not stop by itself and was killed"
+		}
 	}
+	attempt.Succeed(attempt.To(terminate), "failed to stop %s", comp.name)
+	c.Done(comp.name, end, start)
 }
 
 // Down stops every process that up has started, and removes everything but the logs.

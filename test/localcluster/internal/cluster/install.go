@@ -123,10 +123,6 @@ func (c *Cluster) renderBundle(ctx context.Context, b Bundle) []*unstructured.Un
 		User: b.Program, WebhookURL: "https://" + c.address(b.Program, "webhook"), CABundle: attempt.Must(os.ReadFile(c.path(authorityCertFile)))})
 }
 
-func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*unstructured.Unstructured) {
-	client.Install(ctx, withNamespaces(append(append(objects, c.kueueSecret()), c.configMaps(ctx)...)))
-}
-
 // withNamespaces adds the namespaces that objects are in but no manifest makes.
 func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	missing := sets.New[string]()

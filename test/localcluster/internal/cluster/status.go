@@ -76,34 +76,23 @@ const (
 func (c *Cluster) healthy(ctx context.Context, comp component) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	authority, err := certutil.NewPool(c.path(authorityCertFile))
-	if err != nil {
-		return err
-	}
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
-	for _, p := range comp.probes {
-		if err := get(ctx, &client, p.scheme+"://"+c.address(comp.name, p.port)+p.path); err != nil {
-			return err
+	return attempt.To(func() {
+		tlsConfig := &tls.Config{RootCAs: attempt.Must(certutil.NewPool(c.path(authorityCertFile))), MinVersion: tls.VersionTLS12}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
+		for _, p := range comp.probes {
+			get(ctx, &client, p.scheme+"://"+c.address(comp.name, p.port)+p.path)
 		}
-	}
-	return nil
+	})
 }
 
-func get(ctx context.Context, client *http.Client, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
+func get(ctx context.Context, client *http.Client, url string) {
+	request := attempt.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
+	response := attempt.Must(client.Do(request))
 	defer response.Body.Close() //nolint:errcheck // only read
-	if response.StatusCode == http.StatusOK || request.URL.Path == "" {
-		return nil
+	if response.StatusCode != http.StatusOK && request.URL.Path != "" {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
+		attempt.Fail("%s answers %s: %s", url, response.Status, body)
 	}
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
-	return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
 }
 
 // waitHealthy polls until the component is healthy, and gives up as soon as its process has ended.

@@ -117,7 +117,7 @@ func (c *Cluster) bringUp(ctx context.Context, settings Settings) {
 func (c *Cluster) startManagers(ctx context.Context, api *kube.Client, objects []*unstructured.Unstructured) {
 	start := time.Now()
 	runtimes, others := manifests.Partition(objects, manifests.Runtime)
-	c.install(ctx, api, others)
+	api.Install(ctx, withNamespaces(append(append(others, c.kueueSecret()), c.configMaps(ctx)...)))
 	c.Done("manifests", "installed", start)
 	c.inTier(ctx, managers, c.ensure)
 	// Not before: Trainer's webhook is asked about them.

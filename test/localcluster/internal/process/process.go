@@ -68,45 +68,38 @@ func Start(spec Spec) Process {
 
 // Terminate asks the process to end and kills it when it has not within grace.
 // It tells whether it had to kill. A process that is gone already is fine.
-func (id Identity) Terminate(ctx context.Context, grace time.Duration) (killed bool, err error) {
-	if err := id.signal(syscall.SIGTERM); err != nil {
-		return false, err
+func (id Identity) Terminate(ctx context.Context, grace time.Duration) (killed bool) {
+	id.signal(syscall.SIGTERM)
+	if attempt.To(func() { id.waitGone(ctx, grace) }) == nil {
+		return false
 	}
-	if id.waitGone(ctx, grace) == nil {
-		return false, nil
-	}
-	return true, id.Kill(ctx)
+	id.Kill(ctx)
+	return true
 }
 
 // Kill ends the process with SIGKILL and waits until it is gone.
-func (id Identity) Kill(ctx context.Context) error {
-	if err := id.signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	return id.waitGone(ctx, killWait)
+func (id Identity) Kill(ctx context.Context) {
+	id.signal(syscall.SIGKILL)
+	id.waitGone(ctx, killWait)
 }
 
 // signal takes a handle on the pid first and compares the identity then, so that
 // a recycled pid is not hit even between the two.
-func (id Identity) signal(sig syscall.Signal) error {
+func (id Identity) signal(sig syscall.Signal) {
 	// It finds any on Unix, also one that is gone.
 	p, _ := os.FindProcess(id.PID)
 	defer p.Release() //nolint:errcheck // only frees the handle
 	if !id.Alive() {
-		return nil
+		return
 	}
-	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("failed to send %s to process %d: %w", sig, id.PID, err)
+	if err := p.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
+		attempt.Succeed(err, "failed to send %s to process %d", sig, id.PID)
 	}
-	return nil
 }
 
-func (id Identity) waitGone(ctx context.Context, limit time.Duration) error {
+func (id Identity) waitGone(ctx context.Context, limit time.Duration) {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(context.Context) (bool, error) { return !id.Alive(), nil })
-	if err != nil {
-		return fmt.Errorf("process %d is still running after %s: %w", id.PID, limit, err)
-	}
-	return nil
+	attempt.Succeed(err, "process %d is still running after %s", id.PID, limit)
 }
 
 // Identity names one process of one boot. A pid alone does not: the kernel hands
