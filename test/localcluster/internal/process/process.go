@@ -121,8 +121,8 @@ func Supported() error {
 // bootID is a variable for a test.
 var bootID = "/proc/sys/kernel/random/boot_id"
 
-// identify reads the identity of the process that has a pid now. One that has ended still has
-// it as a zombie, which only waits for its parent to take note.
+// identify reads the identity of the process that has a pid now. One that has ended still has it as a zombie, which only
+// waits for its parent to take note. With other threads a zombie has not ended: they keep its ports.
 func identify(pid int) (id Identity, ended bool, err error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
@@ -134,7 +134,7 @@ func identify(pid int) (id Identity, ended bool, err error) {
 	}
 	stat, err := proc.Stat()
 	id = Identity{PID: pid, StartTicks: stat.Starttime, BootID: strings.TrimSpace(string(boot))}
-	return id, stat.State == "Z" || stat.State == "X", err
+	return id, stat.State == "X" || stat.State == "Z" && stat.NumThreads <= 1, err
 }
 
 // Alive tells whether exactly this process is still running.

@@ -4,11 +4,13 @@ package process
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +33,33 @@ func TestAZombieIsNotAlive(t *testing.T) {
 	}).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
 	if zombie.Alive() {
 		t.Errorf("%+v is alive", zombie)
+	}
+}
+
+// firstThreadEnds is set for a process of this test whose first thread ends before it does anything.
+const firstThreadEnds = "FIRST_THREAD_ENDS"
+
+func init() {
+	if os.Getenv(firstThreadEnds) != "" {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+}
+
+// Killed, the others may end a moment later, and the process keeps its ports until then.
+func TestAProcessIsAliveAsLongAsAThreadOfItIs(t *testing.T) {
+	p := Start(Spec{Argv: []string{attempt.Must(os.Executable())}, Env: []string{firstThreadEnds + "=1"}, Log: filepath.Join(t.TempDir(), "log")})
+	t.Cleanup(func() { p.Kill(context.Background()) })
+	gomega.NewWithT(t).Eventually(func() (string, error) {
+		proc, err := procfs.NewProc(p.PID)
+		stat, errStat := proc.Stat()
+		return stat.State, errors.Join(err, errStat)
+	}).WithTimeout(30 * time.Second).Should(gomega.Equal("Z"))
+	if !p.Alive() {
+		t.Error("It is taken for ended as long as it has a thread")
+	}
+	p.Kill(t.Context())
+	if p.Alive() {
+		t.Error("It is alive when all threads have ended")
 	}
 }
 
