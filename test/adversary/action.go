@@ -265,6 +265,10 @@ func stem(obj *unstructured.Unstructured) (string, bool) {
 
 func plural(obj *unstructured.Unstructured) string { return strings.ToLower(obj.GetKind()) + "s" }
 
+func ofResource(live []*unstructured.Unstructured, resource string) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(live), func(obj *unstructured.Unstructured) bool { return plural(obj) != resource })
+}
+
 // abstract replaces what a walk made up by symbols.
 func (s symbols) abstract(text string, live []*unstructured.Unstructured) string {
 	var pairs []string
@@ -287,12 +291,10 @@ func (s symbols) concrete(text string, live []*unstructured.Unstructured) string
 	text = strings.NewReplacer("{TENANT}", s.tenant, "{NS}", s.namespace, "{SUFFIX}", s.suffix).Replace(text)
 	return symbol.ReplaceAllStringFunc(text, func(found string) string {
 		parts := symbol.FindStringSubmatch(found)
-		var of []*unstructured.Unstructured
-		for _, obj := range live {
-			if short, _ := stem(obj); plural(obj) == parts[2] && short == parts[3] {
-				of = append(of, obj)
-			}
-		}
+		of := slices.DeleteFunc(ofResource(live, parts[2]), func(obj *unstructured.Unstructured) bool {
+			short, _ := stem(obj)
+			return short != parts[3]
+		})
 		if len(of) == 0 {
 			return found
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -86,34 +87,27 @@ func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question)
 	size := max(1, (len(questions)+runtime.NumCPU()-1)/runtime.NumCPU())
 	for start := 0; start < len(questions); start += size {
 		end := min(start+size, len(questions))
-		group.Go(func() error { return fill(answers[start:end], generation, questions[start:end]) })
+		group.Go(func() error {
+			return attempt.To(func() { fill(answers[start:end], generation, questions[start:end]) })
+		})
 	}
 	expect.NoError(t, group.Wait())
 	return answers
 }
 
-func fill(answers []answer, generation trainjob.TrainerVersion, questions []question) error {
+func fill(answers []answer, generation trainjob.TrainerVersion, questions []question) {
 	var in bytes.Buffer
 	encoder := json.NewEncoder(&in)
 	for _, q := range questions {
-		if err := encoder.Encode(q); err != nil {
-			return err
-		}
+		attempt.Succeed(encoder.Encode(q))
 	}
 	cmd := exec.Command(filepath.Join(binaries, generation.String()))
 	cmd.Stdin, cmd.Stderr = &in, os.Stderr
 	cmd.Env = append(os.Environ(), "GOGC=1000") // Most of an answer's time is garbage collection otherwise.
-	out, err := cmd.Output()
-	if err != nil {
-		return err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(out))
+	decoder := json.NewDecoder(bytes.NewReader(attempt.Must(cmd.Output())))
 	for i := range answers {
-		if err := decoder.Decode(&answers[i]); err != nil {
-			return fmt.Errorf("reading answer %d of %d: %w", i, len(answers), err)
-		}
+		attempt.Succeed(decoder.Decode(&answers[i]), "reading answer %d of %d", i, len(answers))
 	}
-	return nil
 }
 
 // TestProvenance takes each source away in turn, as the test of package provenance does
