@@ -149,8 +149,7 @@ func (b board) render() ([]byte, error) {
 			for _, p := range panels {
 				group.WithPanel(p)
 			}
-			builder.WithRow(group)
-			continue
+			panels = nil
 		}
 		builder.WithRow(group)
 		for _, p := range panels {
