@@ -11,6 +11,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -52,9 +52,9 @@ func (c *Cluster) Up(ctx context.Context) {
 	start := time.Now()
 	attempt.Succeed(os.MkdirAll(c.Dir, 0o755))
 	c.Builder.Build(ctx, c.binaries())
-	images := c.packImages(ctx)
+	c.packImages(ctx)
 	c.create(ctx)
-	c.load(ctx, images)
+	c.loadImages(ctx)
 	c.install(ctx, kube.NewClient(c.Kubeconfig()))
 	c.Done("cluster "+c.Name, "up", start)
 }
@@ -176,28 +176,22 @@ func (c *Cluster) binaries() []build.Binary {
 	return slices.DeleteFunc(all, func(b build.Binary) bool { return !wanted.Has(b.Name) })
 }
 
-// packImages makes an archive per component, each with nothing but its program, and returns where they lie.
-func (c *Cluster) packImages(ctx context.Context) (archives []string) {
+// packImages makes an archive per component, each with nothing but its program.
+func (c *Cluster) packImages(ctx context.Context) {
 	start := time.Now()
-	group, ctx := errgroup.WithContext(ctx)
-	for component, file := range files {
+	attempt.ForEach(ctx, slices.Collect(maps.Keys(files)), func(ctx context.Context, component string) {
 		repository, tag := c.image(ctx, component)
-		out := filepath.Join(c.Dir, "images", component)
-		archives = append(archives, fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH))
-		group.Go(func() error {
-			return c.run(ctx, "image", "-binary", c.binary(component), "-file", file,
-				"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
-		})
-	}
-	attempt.Succeed(group.Wait())
-	c.Done(fmt.Sprintf("%d images", len(archives)), "packed", start)
-	return archives
+		attempt.Succeed(c.run(ctx, "image", "-binary", c.binary(component), "-file", files[component],
+			"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", filepath.Join(c.Dir, "images", component)))
+	})
+	c.Done(fmt.Sprintf("%d images", len(files)), "packed", start)
 }
 
-func (c *Cluster) load(ctx context.Context, archives []string) {
+func (c *Cluster) loadImages(ctx context.Context) {
 	start := time.Now()
-	for _, archive := range archives {
+	for component := range files {
+		archive := fmt.Sprintf("%s-linux-%s.tar", filepath.Join(c.Dir, "images", component), runtime.GOARCH)
 		attempt.Succeed(c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name))
 	}
-	c.Done(fmt.Sprintf("%d images", len(archives)), "loaded", start)
+	c.Done(fmt.Sprintf("%d images", len(files)), "loaded", start)
 }
