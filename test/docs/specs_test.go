@@ -7,8 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,9 +27,8 @@ var (
 // A row of docs/features.md that says "yes" or "partly" names its specs; all that are named
 // exist.
 func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
-	page := expect.Must(os.ReadFile(filepath.Join("..", "..", "docs", "features.md")))(t)
 	specs, proved := map[string][]*regexp.Regexp{}, 0
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(file(t, "docs/features.md")) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		if len(cells) != 4 || !strings.HasPrefix(line, "|") {
 			continue
@@ -41,7 +39,7 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 		}
 		for _, p := range proofs {
 			if specs[p[1]] == nil {
-				specs[p[1]] = expect.Each(specsIn(t, filepath.Join("..", "..", p[1])), func(nested []*ast.CallExpr) *regexp.Regexp {
+				specs[p[1]] = expect.Each(specsIn(t, p[1]), func(nested []*ast.CallExpr) *regexp.Regexp {
 					return regexp.MustCompile("^" + nameOf(nested) + "$")
 				})
 			}
@@ -61,8 +59,8 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 // specsIn returns the specs, tables and containers of a file, each behind those that it is in.
 func specsIn(t *testing.T, path string) (all [][]*ast.CallExpr) {
 	t.Helper()
-	file := expect.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
-	ast.PreorderStack(file, nil, func(node ast.Node, above []ast.Node) bool {
+	parsed := expect.Must(parser.ParseFile(token.NewFileSet(), path, file(t, path), 0))(t)
+	ast.PreorderStack(parsed, nil, func(node ast.Node, above []ast.Node) bool {
 		if isSpec(node) {
 			var nested []*ast.CallExpr
 			for _, n := range append(above, node) {
@@ -117,8 +115,8 @@ var followed = regexp.MustCompile(`"(docs/[\w/-]+\.md)(?:#([\w-]+))?"`)
 func TestCommandsOfPagesAreRun(t *testing.T) {
 	run, known := map[string]int{}, map[string]bool{}
 	for _, suite := range []string{"e2e", "fleet"} {
-		for _, spec := range expect.Must(filepath.Glob(filepath.Join("..", suite, "*_test.go")))(t) {
-			for _, named := range followed.FindAllStringSubmatch(string(expect.Must(os.ReadFile(spec))(t)), -1) {
+		for _, spec := range expect.Must(fs.Glob(root, "test/"+suite+"/*_test.go"))(t) {
+			for _, named := range followed.FindAllStringSubmatch(file(t, spec), -1) {
 				if known[named[0]] {
 					continue
 				}
@@ -133,8 +131,7 @@ func TestCommandsOfPagesAreRun(t *testing.T) {
 	}
 	blocks := 0
 	for _, dir := range []string{"docs/", "docs/runbooks/"} {
-		for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "..", dir, "*.md")))(t) {
-			page := dir + filepath.Base(path)
+		for _, page := range expect.Must(fs.Glob(root, dir+"*.md"))(t) {
 			here := len(pages.Steps(file(t, page)))
 			blocks += here
 			expect.That(t, run[page] >= here, "%s has %d sh blocks, and specs run %d", page, here, run[page])
@@ -146,7 +143,7 @@ func TestCommandsOfPagesAreRun(t *testing.T) {
 // make test leaves the specs of pages out: one of label core would not be run by it as CONTRIBUTING.md says.
 func TestNoSpecOfAPageIsCore(t *testing.T) {
 	found := 0
-	for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "e2e", "*_test.go")))(t) {
+	for _, path := range expect.Must(fs.Glob(root, "test/e2e/*_test.go"))(t) {
 		for _, nested := range specsIn(t, path) {
 			has := func(label string) bool {
 				return slices.ContainsFunc(nested, func(spec *ast.CallExpr) bool {

@@ -4,6 +4,7 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,8 +27,8 @@ func TestTestedTogether(t *testing.T) {
 	}
 	want := []string{row(kubernetes, trainer, jobSet)}
 	oldest := minor(kubernetes)
-	for _, dir := range expect.Must(filepath.Glob(filepath.Join("..", "..", controlPlane, "kubernetes-*")))(t) {
-		other := required(t, controlPlane+filepath.Base(dir), "k8s.io/kubernetes")
+	for _, dir := range expect.Must(fs.Glob(root, controlPlane+"kubernetes-*"))(t) {
+		other := required(t, dir, "k8s.io/kubernetes")
 		want, oldest = append(want, row(other, trainer, jobSet)), min(oldest, minor(other))
 	}
 	for _, with := range []struct{ trainer, jobSet string }{{"trainer-2.1", "trainer-2.1"}, {"trainer-2.2", "jobset-0.11"}} {
@@ -54,8 +55,11 @@ func required(t *testing.T, dir, module string) string {
 	return found[1]
 }
 
+// root is the repository's.
+var root = os.DirFS(filepath.Join("..", ".."))
+
 // file returns the text of a file below the repository's root.
 func file(t *testing.T, path string) string {
 	t.Helper()
-	return string(expect.Must(os.ReadFile(filepath.Join("..", "..", path)))(t))
+	return string(expect.Must(fs.ReadFile(root, path))(t))
 }
