@@ -47,9 +47,8 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 			expect.That(t, len(named) != 0, "%s: no spec of %s is named", cells[0], p[1])
 			for _, n := range named {
 				proved++
-				if !slices.ContainsFunc(specs[p[1]], func(spec *regexp.Regexp) bool { return spec.MatchString(n[1]) }) {
-					t.Errorf("%s: %s has no spec %q", cells[0], p[1], n[1])
-				}
+				exists := slices.ContainsFunc(specs[p[1]], func(spec *regexp.Regexp) bool { return spec.MatchString(n[1]) })
+				expect.That(t, exists, "%s: %s has no spec %q", cells[0], p[1], n[1])
 			}
 		}
 	}

@@ -121,19 +121,16 @@ func (d direction) prove(t *testing.T) {
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
 		for i, c := range all {
-			if found := refusals(t, from, c.original); len(found) > 0 && !d.proposal {
-				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, found, c)
-			}
-			if found := refusals(t, to, c.result); len(found) > 0 {
-				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, found, c)
-			}
+			found := refusals(t, from, c.original)
+			expect.Need(t, len(found) == 0 || d.proposal, "Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, found, c)
+			found = refusals(t, to, c.result)
+			expect.Need(t, len(found) == 0, "Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, found, c)
 		}
 		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.others }))
 		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
 		for i, c := range all {
-			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
-				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s", start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
-			}
+			diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder))
+			expect.Need(t, diff == "", "Manifest %d (-seed %d) gives other pods with %s than with %s (-%[4]s,+%[3]s):\n%[5]s\n%[6]s", start+i, *seed, d.to, d.from, diff, c)
 			if !c.anyOrder {
 				exact++
 			}
@@ -148,9 +145,7 @@ func (d direction) convertAll(t *testing.T, s random.Source, count int) []conver
 	for range count {
 		c := converted{runtime: encode(t, s.Runtime()), original: encode(t, d.newJob(s))}
 		result, warnings, errs := d.convert(c.original)
-		if len(errs) > 0 {
-			t.Fatalf("Converting %s (-seed %d): %v", c.original, *seed, errs.ToAggregate())
-		}
+		expect.Need(t, len(errs) == 0, "Converting %s (-seed %d): %v", c.original, *seed, errs)
 		c.others, c.result = withoutOurs(t, c.original), result
 		c.anyOrder = slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "order may differ") })
 		all = append(all, c)

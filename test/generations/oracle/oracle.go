@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
 )
@@ -87,17 +86,12 @@ func ask(rt trainerruntime.Runtime, world *world, q question) (a answer) {
 	}
 	if q.Validate {
 		_, errs := rt.ValidateObjects(context.Background(), nil, job)
-		return answer{Errors: texts(errs)}
+		for _, err := range errs {
+			a.Errors = append(a.Errors, err.Field+": "+err.Detail)
+		}
+		return a
 	}
 	return render(rt, job)
-}
-
-func texts(errs field.ErrorList) []string {
-	all := make([]string, 0, len(errs))
-	for _, err := range errs {
-		all = append(all, err.Field+": "+err.Detail)
-	}
-	return all
 }
 
 func render(rt trainerruntime.Runtime, job *trainer.TrainJob) answer {
