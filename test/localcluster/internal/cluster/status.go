@@ -33,17 +33,10 @@ func (c *Cluster) Status(ctx context.Context) {
 	for _, path := range []string{build.TrainerModule, build.JobSetModule} {
 		c.Say("%s %s", path, c.module(ctx, path).Version)
 	}
-	all := c.components()
-	rows := make([]string, len(all))
-	var group sync.WaitGroup
-	for i, comp := range all {
-		group.Go(func() { rows[i] = c.statusRow(ctx, comp) })
-	}
-	group.Wait()
 	table := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "COMPONENT\tPID\tSTATE\tHEALTH\tPORTS\tLOG")
-	for _, row := range rows {
-		fmt.Fprintln(table, row)
+	for _, comp := range c.components() {
+		fmt.Fprintln(table, c.statusRow(ctx, comp))
 	}
 	attempt.Succeed(table.Flush())
 }
