@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
@@ -82,4 +85,16 @@ func allPages(t *testing.T) []string {
 		return err
 	}))
 	return found
+}
+
+// What people are told to have Argo CD ignore is called what the manager calls it.
+func TestGitOpsNamesWhatIsWritten(t *testing.T) {
+	section := pages.Section(file(t, "docs/install.md"), "gitops")
+	for _, ignored := range []string{
+		fmt.Sprintf(`select(.name == %q or .name == %q)`, matchconditions.Queued, matchconditions.NotOwn),
+		fmt.Sprintf(`select(.manager == %q)`, patch.Manager),
+		patch.ManagerAnnotation,
+	} {
+		expect.That(t, strings.Contains(section, ignored), "docs/install.md does not name %s", ignored)
+	}
 }
