@@ -57,8 +57,7 @@ func ruleGroups() rulefmt.RuleGroups {
 	}}
 }
 
-// records keep what only the leader tells as one series over its changes: the next leader goes on
-// where the last one saved.
+// records keep what only the leader tells as one series: the next leader goes on where the last one saved.
 func records() []rulefmt.Rule {
 	return []rulefmt.Rule{
 		{Record: "kueue_trainer:held_resources:max", Expr: latest(metrics.HeldResources, "")},
@@ -172,8 +171,7 @@ histogram_quantile(0.95, sum by (cluster_queue, le) (rate(kueue_trainer_admitted
 		},
 		{
 			name: "KueueTrainerQuotaHeldWithoutPods", when: "for 30 of the last 60 minutes, more than a quarter of what a LocalQueue held of a flavor ran no pods, or waited for them to end",
-			// In sum: by default Kueue evicts a job whose pods do not get ready after half an hour, and
-			// admits it again later.
+			// In sum: by default Kueue evicts a job whose pods are not ready after half an hour, and admits it again.
 			severity: warning, lasts: 5 * time.Minute,
 			expr: `
 max by (cluster_queue, namespace, local_queue, flavor) (count_over_time((

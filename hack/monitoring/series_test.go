@@ -111,8 +111,7 @@ func parsed(t *testing.T, expr string) parser.Expr {
 	return parsed
 }
 
-// Every series and label that a dashboard, a variable or a rule asks for is one that a process
-// serves.
+// Every series and label that a dashboard, a variable or a rule asks for is one that a process serves.
 func TestSeriesAndLabels(t *testing.T) {
 	all := known(t)
 	t.Run("are known", func(t *testing.T) {

@@ -84,8 +84,7 @@ func schemaOf(path string) []byte {
 	return append(attempt.Must(json.Marshal(undescribed(crd.Spec.Versions[0].Schema.OpenAPIV3Schema))), '\n')
 }
 
-// undescribed leaves descriptions out: they are most of a schema, and nothing is checked by
-// them. A property of that name is an object.
+// undescribed leaves descriptions, most of a schema, out. A property of that name is an object.
 func undescribed(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -31,8 +31,7 @@ import (
 
 type verb string
 
-// The verbs of the API, update, patches of each type and deletions, and what happens in the life of
-// jobs without the tenant.
+// The verbs of the API, and what happens in the life of jobs without the tenant.
 const (
 	create           verb = "create"
 	update           verb = "update"

@@ -184,8 +184,7 @@ func parseWeights(text string) (weights, error) {
 	return out, nil
 }
 
-// shrink returns the shortest sequence that it finds which still fails, by leaving out ever smaller parts,
-// as long as there is time to ask.
+// shrink returns the shortest sequence that it finds in time which still fails, by leaving out ever smaller parts.
 func shrink(actions []action, fails func([]action) bool, more func() bool) []action {
 	for size := len(actions) / 2; size > 0; {
 		shorter := false

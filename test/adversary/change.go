@@ -114,8 +114,7 @@ func (d *drawer) list(value []any, of *spec.Schema) ([]any, bool) {
 	return list, true
 }
 
-// most are limits of what is drawn. JobSet runs out of memory by more replicas, which its webhook takes, and then
-// nobody's job starts or stops.
+// most are limits of what is drawn. By more replicas, which its webhook takes, JobSet runs out of memory.
 var most = map[string]int64{"replicas": 100}
 
 // value draws a value of a field, within its limit.

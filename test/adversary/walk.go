@@ -64,8 +64,7 @@ type walk struct {
 	calm     context.CancelFunc
 }
 
-// newWalk makes the namespaces, their queues, a runtime of the tenant's, and a job of the neighbour's that has a
-// quota of its own and that nobody is to touch.
+// newWalk makes namespaces, queues, a runtime of the tenant's, and a job of the neighbour's that nobody is to touch.
 func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log io.Writer) *walk {
 	w := &walk{World: world.New(ctx, g, log, cluster, "adversary", world.NewSuffix()), log: log}
 	w.symbols = symbols{namespace: w.Namespace, suffix: w.Suffix, tenant: "tenant-" + w.Suffix}

@@ -318,8 +318,7 @@ func name(r logs.Request) string {
 type usage struct {
 	// cpuSeconds in user and kernel mode, of all threads.
 	cpuSeconds float64
-	// anonMiB is what it has in memory now without pages of files: its program, which the system can drop and read
-	// again, does not count.
+	// anonMiB is what it has in memory now without pages of files, such as its program, which the system can read again.
 	anonMiB float64
 }
 

@@ -33,8 +33,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// localDir is the LOCAL_DIR of the clusters that are measured, below the repository's root. A cluster of
-// `make local-up` is left alone.
+// localDir is the LOCAL_DIR of the clusters that are measured, below the repository's root.
 const localDir = ".local-bench"
 
 func main() {
@@ -185,8 +184,7 @@ type Machine struct {
 	Versions  map[string]string `json:"versions"`
 }
 
-// versioned are the binaries whose versions are told. They are built from the modules of
-// the projects, so they carry their versions.
+// versioned are the binaries whose versions are told: those of modules carry them.
 var versioned = map[string]string{
 	"kueue": "Kueue", "trainer-2.3": "Trainer", "jobset-2.3": "JobSet", "kube-apiserver": "Kubernetes", "etcd": "etcd", "kwok": "kwok",
 }

@@ -44,8 +44,7 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
-// site is a namespace whose queue has room for every job, in a cluster that tells who asks it for what. What fails ends
-// the measurement.
+// site is a namespace whose queue has room for every job, in a cluster that tells who asks it for what.
 type site struct {
 	*world.World
 	column

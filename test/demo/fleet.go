@@ -24,8 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// playFleet plays with three clusters: TrainJobs of one queue spread over two workers, one worker dies, and its
-// job comes back in the other.
+// playFleet plays with three clusters: jobs of a queue spread over two workers, one dies, and its job comes back in the other.
 func playFleet(ctx context.Context, dir string) {
 	fleet := attempt.Must(world.StartFleet(ctx, dir, os.Stdout))
 	s := &fleetStage{states: map[string]string{}, places: map[string][]place{}}
@@ -40,8 +39,7 @@ const (
 	gpusOfWorker = "16"
 )
 
-// open makes the team's queue in a cluster. Nothing runs in the manager cluster, whose quota has checks in place of a
-// pool.
+// open makes the team's queue in a cluster. That of the manager, where nothing runs, has checks in place of a pool.
 func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...string) site {
 	s := newSite(ctx, cluster, "team")
 	s.Pool(ctx, s.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}), gpus, checks...)

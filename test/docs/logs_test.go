@@ -32,8 +32,7 @@ type call struct {
 	faults []string
 }
 
-// The manager's lines are written as Kubernetes writes them, have keys that docs/logging.md
-// explains, and stand there.
+// The manager's lines are written as Kubernetes writes them, have keys that docs/logging.md explains, and stand there.
 func TestLogLines(t *testing.T) {
 	calls := callsIn(t)
 	expect.Need(t, len(calls) >= 40, "Only %d calls that log are found", len(calls))

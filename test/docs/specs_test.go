@@ -24,8 +24,7 @@ var (
 	name  = regexp.MustCompile("`([^`]*)`")
 )
 
-// A row of docs/features.md that says "yes" or "partly" names its specs; all that are named
-// exist.
+// A row of docs/features.md that says "yes" or "partly" names its specs; all that are named exist.
 func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 	specs, proved := map[string][]*regexp.Regexp{}, 0
 	for line := range strings.Lines(file(t, "docs/features.md")) {
@@ -90,8 +89,7 @@ func nameOf(nested []*ast.CallExpr) string {
 
 var verb = regexp.MustCompile(`%[a-z]`)
 
-// textOf returns what matches the text of an expression: what is not written there, such as a
-// variable, may be anything.
+// textOf returns what matches the text of an expression, of which a variable may be anything.
 func textOf(text ast.Expr) string {
 	switch e := text.(type) {
 	case *ast.BasicLit:

@@ -15,8 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// What docs/versions.md says was tested together is what the control planes are built of, and the chart takes no
-// Kubernetes that is older.
+// What docs/versions.md says was tested together is what the control planes are built of; the chart takes no older Kubernetes.
 func TestTestedTogether(t *testing.T) {
 	const controlPlane = "test/localcluster/"
 	minor := func(name string) string { return strings.Join(strings.Split(name, ".")[:2], ".") }

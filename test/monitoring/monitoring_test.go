@@ -25,8 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// notHere says of which series this control plane has none, and why. Everything else that a dashboard
-// asks for has to be there.
+// notHere says of which series this control plane has none, and why. All others that a dashboard asks for have to be there.
 var notHere = map[string]string{
 	"kube_node_": "kube-state-metrics does not run here",
 	"kube_pod_":  "kube-state-metrics does not run here",

@@ -35,8 +35,7 @@ var (
 	keptEntries = []string{"logs", lockFile, newStateFile}
 )
 
-// Control does something to one component: start, stop, kill as a crash would, or restart. It returns when the
-// component is healthy, or gone.
+// Control starts, stops, kills (as a crash would) or restarts a component. It returns when that is healthy, or gone.
 func (c *Cluster) Control(ctx context.Context, verb, name string) {
 	defer c.lockExisting()()
 	comp, p := c.find(name), c.process(name)
@@ -125,8 +124,7 @@ func (c *Cluster) Down(ctx context.Context) {
 	c.Say("down; the logs are in %s", c.path("logs"))
 }
 
-// isProgramOf reports whether a process runs the program that a component has now, by its content: the go command also
-// replaces programs that have not changed.
+// isProgramOf compares programs by their content: the go command also replaces those that have not changed.
 func (c *Cluster) isProgramOf(comp component, p process.Process) bool {
 	path := fmt.Sprintf("/proc/%d/exe", p.PID)
 	running, _ := os.Stat(path) // Nothing, where it has just ended.
@@ -137,8 +135,7 @@ func (c *Cluster) isProgramOf(comp component, p process.Process) bool {
 	return bytes.Equal(runs, attempt.Must(os.ReadFile(c.binary(comp))))
 }
 
-// change prepares a running cluster for other settings. What it stops, up starts again,
-// with manifests and configuration as they shall be.
+// change prepares a running cluster for other settings. What it stops, up starts again, configured as it shall be.
 func (c *Cluster) change(ctx context.Context, settings Settings) {
 	if c.state.Settings.Integration != settings.Integration {
 		c.handOver(ctx, settings.Integration)

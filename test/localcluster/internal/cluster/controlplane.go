@@ -17,8 +17,7 @@ import (
 // mastersGroup may do anything, without RBAC.
 const mastersGroup = "system:masters"
 
-// clientQPS and clientBurst are Kueue's own defaults. Kubernetes' (20 and 50 per
-// second) would be what a test with many jobs measures.
+// clientQPS and clientBurst are Kueue's. Kubernetes' 20 and 50 would be what a test with many jobs measures.
 const (
 	clientQPS   = 300
 	clientBurst = 500

@@ -32,8 +32,7 @@ const (
 	authorityKeyFile  = "certs/ca.key"
 )
 
-// validity is long because Kueue looks 90 days ahead and would replace a
-// certificate that ends before, and because a cluster may be left running.
+// validity is long: Kueue would replace a certificate that ends within 90 days, and a cluster may be left running.
 const validity = 10 * 365 * 24 * time.Hour
 
 // makeCredentials writes all certificates, tokens and kubeconfigs. They are made once: what runs already has read them.

@@ -92,8 +92,7 @@ func bundles(settings Settings) []Bundle {
 var ourBundle = Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Kustomization: types.Kustomization{
 	Resources: []string{"config/rbac", "config/webhook", "config/policies"}}}
 
-// render makes the objects of all bundles. It needs no cluster and takes a while, so it
-// runs while etcd and the API server start.
+// render makes the objects of all bundles. It needs no cluster and takes a while.
 func (c *Cluster) render(ctx context.Context) []*unstructured.Unstructured {
 	all := bundles(c.state.Settings)
 	rendered := make([][]*unstructured.Unstructured, len(all))
@@ -147,8 +146,7 @@ func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstru
 // kueueCAName must be a name of the authority, else Kueue's certificate management replaces it.
 const kueueCAName = "kueue-ca"
 
-// kueueSecret is where Kueue's certificate management keeps its certificates. Filled
-// with those of this cluster it leaves everything as it is.
+// kueueSecret is where Kueue keeps its certificates. Filled with those of this cluster it leaves everything as it is.
 func (c *Cluster) kueueSecret() *unstructured.Unstructured {
 	data := map[string]any{}
 	for key, path := range map[string]string{

@@ -33,9 +33,8 @@ func (c *Cluster) Build(ctx context.Context, settings Settings) {
 	c.Builder.Build(ctx, binaries(c.withDefaults(settings)))
 }
 
-// Up builds what is out of date and starts what is not running. On a running cluster it is a repair: it also applies
-// the manifests again and restarts what has another program or configuration by now. With other settings it also changes
-// to those.
+// Up builds what is out of date and starts what is not running. On a running cluster it also applies the manifests
+// again, restarts what has another program or configuration by now, and changes to other settings.
 func (c *Cluster) Up(ctx context.Context, settings Settings) {
 	c.refuseForeignDir()
 	defer c.lock()()
@@ -170,8 +169,7 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) {
 	c.Done(fmt.Sprintf("%d nodes", made), "ready", start)
 }
 
-// MakeNodes makes the fake nodes, so many of them with GPUs, and waits until pods can be placed on
-// every node of the cluster.
+// MakeNodes makes the fake nodes, so many with GPUs, and waits until pods can be placed on every node of the cluster.
 func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int) {
 	wanted := nodes.Make(gpuNodes)
 	kube.Create(ctx, api, wanted)

@@ -102,8 +102,7 @@ func (f *Fleet) build(ctx context.Context) {
 	}
 }
 
-// Down stops all clusters, and removes what Up made beside them. One that cannot be stopped does not keep the others
-// from it.
+// Down stops all clusters that it can, and removes what Up made beside them.
 func (f *Fleet) Down(ctx context.Context) {
 	var failures error
 	exists := false
@@ -149,8 +148,7 @@ func (f *Fleet) api(name string) *kube.Client {
 	return kube.NewClient(filepath.Join(f.dir, name, "kubeconfig"))
 }
 
-// connectWorker installs permissions and queues in a worker, and returns the Secret with which
-// the manager cluster reaches it.
+// connectWorker installs permissions and queues in a worker, and returns the Secret by which the manager cluster reaches it.
 func (f *Fleet) connectWorker(ctx context.Context, name string) *unstructured.Unstructured {
 	api := f.api(name)
 	f.install(ctx, api, "config/multikueue", "config/samples/flavors.yaml", "config/samples/queues.yaml")

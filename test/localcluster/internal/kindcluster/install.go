@@ -82,8 +82,7 @@ configuration:
 	c.Done(build.KueueTrainer, "installed", start)
 }
 
-// waitQueued waits until a TrainJob with a queue may be made: the Service of the webhook that is asked
-// may be slower than its pod.
+// waitQueued waits until a TrainJob with a queue may be made: the Service of a webhook may be slower than its pod.
 func waitQueued(ctx context.Context, api *kube.Client) {
 	job := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",

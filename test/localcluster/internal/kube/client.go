@@ -110,8 +110,7 @@ func (c *Client) ApplyAll(ctx context.Context, objects []*unstructured.Unstructu
 	})
 }
 
-// annotated returns the object with the hash of it. A field that a former manifest had, and
-// that only applying takes away, makes a difference that way.
+// annotated returns the object with its hash: a field that a former manifest had, which only applying takes away, differs so.
 func annotated(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	content := attempt.Must(json.Marshal(obj.Object))
 	// Read back, so that numbers are what the API server's are.

@@ -38,8 +38,7 @@ func Render(root string, overlay types.Kustomization, dir string) []*unstructure
 	return Decode(attempt.Must(built.AsYaml()))
 }
 
-// seenFrom names resources relative to dir, since kustomize refuses absolute directories. It compares real paths, so
-// symbolic links are resolved first.
+// seenFrom names resources relative to dir: kustomize refuses absolute directories, and compares paths without symbolic links.
 func seenFrom(dir, root string, resources []string) (relative []string) {
 	dir = attempt.Must(filepath.EvalSymlinks(dir))
 	for _, resource := range resources {
@@ -132,8 +131,7 @@ func (t Target) rewrite(obj *unstructured.Unstructured) {
 	}
 }
 
-// rewriteSubjects binds our user to what the manifests give to the manager's
-// ServiceAccount, and not more: groups and users stay.
+// rewriteSubjects binds our user to what the manifests give to the manager's ServiceAccount: groups and users stay.
 func (t Target) rewriteSubjects(obj *unstructured.Unstructured) {
 	list, _ := obj.Object["subjects"].([]any)
 	for i := range list {

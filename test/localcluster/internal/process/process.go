@@ -29,8 +29,7 @@ const (
 // Spec says what to run.
 type Spec struct {
 	Argv []string `json:"argv"`
-	// Env is the whole environment: nothing is inherited, because etcd reads ETCD_*,
-	// clients read KUBECONFIG and proxies, and kwok reads a file in $HOME.
+	// Env is the whole environment: etcd reads ETCD_*, clients KUBECONFIG and proxies, and kwok a file in $HOME.
 	Env []string `json:"env"`
 	// Log receives stdout and stderr; an existing file is continued.
 	Log string `json:"log"`
@@ -44,8 +43,7 @@ type Process struct {
 	Spec
 }
 
-// Start runs spec in a session of its own, so that neither the end of the launcher
-// nor Ctrl-C in its terminal reaches it.
+// Start runs spec in a session of its own, which neither the launcher's end nor Ctrl-C in its terminal reaches.
 func Start(spec Spec) Process {
 	attempt.Succeed(os.MkdirAll(filepath.Dir(spec.Log), 0o755))
 	log := attempt.Must(os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
@@ -66,8 +64,7 @@ func Start(spec Spec) Process {
 	return Process{id, spec}
 }
 
-// Terminate asks the process to end and kills it when it has not within grace.
-// It tells whether it had to kill. A process that is gone already is fine.
+// Terminate asks the process to end, and kills it when it has not within grace, which it reports.
 func (id Identity) Terminate(ctx context.Context, grace time.Duration) (killed bool) {
 	id.signal(syscall.SIGTERM)
 	if attempt.To(func() { id.waitGone(ctx, grace) }) == nil {
@@ -83,8 +80,7 @@ func (id Identity) Kill(ctx context.Context) {
 	id.waitGone(ctx, killWait)
 }
 
-// signal takes a handle on the pid first and compares the identity then, so that
-// a recycled pid is not hit even between the two.
+// signal takes a handle on the pid before it compares the identity, so that a recycled pid is not hit.
 func (id Identity) signal(sig syscall.Signal) {
 	// It finds any on Unix, also one that is gone.
 	p, _ := os.FindProcess(id.PID)
@@ -102,8 +98,7 @@ func (id Identity) waitGone(ctx context.Context, limit time.Duration) {
 	attempt.Succeed(err, "process %d is still running after %s", id.PID, limit)
 }
 
-// Identity names one process of one boot. A pid alone does not: the kernel hands
-// it out again, and a signal would then reach a stranger.
+// Identity names one process of one boot. A pid alone does not: the kernel hands it out again.
 type Identity struct {
 	PID int `json:"pid"`
 	// StartTicks is the start time in clock ticks since boot.
