@@ -51,8 +51,7 @@ func jobSet[T any](t *testing.T, a answer) T {
 	return expect.FromJSON[T](t, string(a.JobSet))
 }
 
-// podsOf reads a JobSet. Lists that Kubernetes reads by key come sorted, and containers
-// too when their order is not known.
+// podsOf reads a JobSet. Lists that are read by key come sorted, and containers too when their order is not known.
 func podsOf(t *testing.T, a answer, anyOrder bool) pods {
 	t.Helper()
 	p := jobSet[pods](t, a)
@@ -217,8 +216,7 @@ func TestProposalToPatches(t *testing.T) {
 	}.prove(t)
 }
 
-// proposed hands the overrides of a TrainJob out to managers, one after the other, in a
-// shape that depends on how many overrides there are.
+// proposed hands the overrides of a TrainJob out to managers, in a shape that depends on how many there are.
 func proposed(t *testing.T, data []byte) random.Object {
 	t.Helper()
 	job := recoded[random.Object](t, json.RawMessage(data))

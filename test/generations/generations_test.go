@@ -110,8 +110,7 @@ func fill(answers []answer, generation trainjob.TrainerVersion, questions []ques
 	}
 }
 
-// TestProvenance takes each source away in turn, as the test of package provenance does
-// with Trainer's library of our own go.mod.
+// TestProvenance takes each source away in turn, as the test of package provenance does with Trainer's newest library.
 func TestProvenance(t *testing.T) {
 	for generation := range modules {
 		t.Run(generation.String(), func(t *testing.T) {
@@ -167,8 +166,7 @@ func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 	return expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
 }
 
-// TestRules compares the verdicts on TrainJobs that have something wrong with them
-// more often than not with those of the CRD and the webhook of each release.
+// TestRules compares the verdicts on TrainJobs, most of them wrong, with those of CRD and webhook of each release.
 func TestRules(t *testing.T) {
 	for generation := range modules {
 		t.Run(generation.String(), func(t *testing.T) {

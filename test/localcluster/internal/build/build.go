@@ -21,8 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 )
 
-// linkFlags leave the symbol table and the debug information out: the binaries are
-// run, not debugged, and weigh a third less.
+// linkFlags leave out what debuggers need: the binaries weigh a third less.
 var linkFlags = []string{"-s", "-w"}
 
 // Builder builds Binaries of one repository.
@@ -52,8 +51,7 @@ func (b Builder) BinDir() string {
 	return filepath.Join(b.Repo, "bin", b.OS)
 }
 
-// environment is that of the go command. Nothing is built with C, so that no compiler is
-// needed and what is built runs in an image of nothing else.
+// environment is that of the go command. Without C no compiler is needed, and what is built runs in an image of nothing else.
 func (b Builder) environment() []string {
 	env := append(os.Environ(), "CGO_ENABLED=0")
 	if b.OS != "" {
@@ -166,8 +164,7 @@ func FindRepo() string {
 // recordFile lies beside the binaries, so that it goes with them.
 const recordFile = ".build-stamps.json"
 
-// readRecord returns the stamps of the last builds, empty for what is built every time, and none where they are
-// unreadable: all it costs is one build.
+// readRecord returns the stamps of the last builds, and none where they are unreadable: all it costs is one build.
 func readRecord(dir string) map[string]string {
 	record := map[string]string{}
 	content, err := os.ReadFile(filepath.Join(dir, recordFile))
@@ -195,8 +192,7 @@ func (b Builder) stamp(bin Binary, toolchain []byte) string {
 	return fmt.Sprintf("%x", hash.Sum(nil)[:16])
 }
 
-// Tail returns the last lines of a log for an error message, indented and under a line that names it. Structured log
-// lines can be pages long.
+// Tail returns the last lines of a log for an error message, of which structured ones can be pages long.
 func Tail(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

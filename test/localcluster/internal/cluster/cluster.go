@@ -44,14 +44,11 @@ type Settings struct {
 	Integration Integration `json:"integration"`
 	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and the newest where none does.
 	Trainer string `json:"trainer"`
-	// Kubernetes is the version of the control plane. Unset means the one that runs already, and
-	// the one that Kueue is built with where none does.
+	// Kubernetes is the version of the control plane. Unset is as of Trainer: Kueue's own where none runs.
 	Kubernetes string `json:"kubernetes"`
-	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
-	// as Kueue is shipped, which is one.
+	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is as shipped, one.
 	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
-	// Dispatches makes it the manager of a fleet: Kueue is set up to hand TrainJobs to other
-	// clusters, and there are no nodes.
+	// Dispatches makes it the manager of a fleet: Kueue hands TrainJobs to other clusters, and there are no nodes.
 	Dispatches bool `json:"dispatches,omitempty"`
 }
 
@@ -88,8 +85,7 @@ type Cluster struct {
 	Dir string
 	// Builder makes the binaries and knows where the manifests lie.
 	build.Builder
-	// Built is set where up has nothing to build: clusters that come up at the same time have their
-	// binaries in one place.
+	// Built is set where up has nothing to build: clusters of one fleet share their binaries.
 	Built bool
 
 	state state
@@ -136,8 +132,7 @@ type state struct {
 
 func (s state) exists() bool { return s.Ports != nil }
 
-// readState starts with the newest Trainer and the default version: the choice where there is no
-// cluster, or one that says nothing of it.
+// readState starts with the newest Trainer and the default version, the choice where no cluster says another.
 func readState(path string) state {
 	known := state{Settings: Settings{Trainer: build.DefaultTrainer, Kubernetes: build.DefaultKubernetes}}
 	content, err := os.ReadFile(path)

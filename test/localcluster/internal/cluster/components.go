@@ -19,8 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
-// tier is when a component starts: everything in one tier starts at the same time,
-// as soon as the tier before it is healthy. Down goes the other way.
+// tier is when a component starts: with its tier, once the one before is healthy. Down goes the other way.
 type tier int
 
 const (
@@ -99,8 +98,7 @@ func (c *Cluster) module(ctx context.Context, path string) build.Module {
 	return c.Module(ctx, build.ControlPlaneDir, path)
 }
 
-// seldomCollects trades memory for a fifth of the control plane's CPU. The managers are measured,
-// so they run as they are shipped.
+// seldomCollects trades memory for a fifth of the control plane's CPU. Managers, which are measured, run as shipped.
 var seldomCollects = []string{"GOGC=400", "GOMEMLIMIT=1500MiB"}
 
 func (c *Cluster) spec(comp component) process.Spec {
@@ -139,8 +137,7 @@ var (
 	kueueTrainer = manager(component{name: build.KueueTrainer, configMap: kueueTrainerConfigMap}, "kueue-trainer-system", configureKueueTrainer, "", "")
 )
 
-// manager is a controller manager with webhooks that reads config/NAME.yaml: what is shipped in a file of a module, with
-// changes.
+// manager is a controller manager with webhooks, whose config/NAME.yaml is a file of a module with changes.
 func manager(comp component, namespace string, change func(*Cluster, fields), module, file string, args ...string) component {
 	comp.tier = managers
 	comp.ports = []string{"health", "metrics", "webhook"}
@@ -175,8 +172,7 @@ func configureKueue(c *Cluster, config fields) {
 	config.set(c.certDir("kueue"), "webhook", "certDir")
 }
 
-// ExternalTrainJobs tells a configuration of Kueue that TrainJobs are managed outside, as docs/install.md has it:
-// nobody queues JobSets of his own.
+// ExternalTrainJobs has Kueue leave TrainJobs to others, as docs/install.md says where nobody queues JobSets of his own.
 func ExternalTrainJobs(config fields) {
 	frameworks, _, _ := unstructured.NestedSlice(config, "integrations", "frameworks")
 	config.set(slices.DeleteFunc(frameworks, func(f any) bool { return f == inTreeFramework || f == jobSetFramework }), "integrations", "frameworks")
@@ -235,8 +231,7 @@ func (f fields) set(value any, path ...string) {
 	attempt.Succeed(unstructured.SetNestedField(f, value, path...), "configuration field %v", path)
 }
 
-// listen moves all servers to the ports of this cluster. Leader election is off: a
-// manager that was killed would come back only after its lease of 15 s has run out.
+// listen moves all servers to the ports of this cluster. With leader election a killed manager would be away for 15 s.
 func (f fields) listen(c *Cluster, name string) {
 	f.set(c.address(name, "health"), "health", "healthProbeBindAddress")
 	f.set(c.address(name, "metrics"), "metrics", "bindAddress")

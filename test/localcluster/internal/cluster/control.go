@@ -30,8 +30,7 @@ const grace = 10 * time.Second
 var (
 	// ownEntries of LOCAL_DIR are made by up and removed by down.
 	ownEntries = []string{"certs", "config", "etcd", "kubeconfig", "kubeconfigs", "manifests", stateFile, newStateFile}
-	// keptEntries may be there without a cluster: the logs tell what happened, the lock is held, and a full disk may
-	// have left no more of the state.
+	// keptEntries may be there without a cluster: logs, the lock that is held, and what a full disk leaves of the state.
 	keptEntries = []string{"logs", lockFile, newStateFile}
 )
 
