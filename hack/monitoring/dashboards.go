@@ -10,7 +10,6 @@ const (
 	clusterQueues = `cluster_queue=~"$cluster_queue"`
 )
 
-// queueVariables are those of dashboards that are about queues.
 func queueVariables() []variable {
 	return []variable{
 		{name: "cluster_queue", label: "ClusterQueue", query: "label_values(kueue_cluster_queue_status, cluster_queue)"},
@@ -167,7 +166,6 @@ func pools() board {
 // ours leaves only the series of the manager's own processes, whatever Prometheus calls its job.
 func ours(series string) string { return series + " and on (job, instance) kueue_trainer_build_info" }
 
-// manager is about kueue-trainer itself.
 func manager() board {
 	rate := func(metric string) string { return ours("rate(" + metric + "[$__rate_interval])") }
 	p95 := func(histogram, by string) string {

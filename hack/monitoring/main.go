@@ -68,7 +68,6 @@ const (
 	end   = "<!-- end of alerts -->\n"
 )
 
-// alertTable has a row for each alert.
 func alertTable() string {
 	rows := [][]string{{"alert", "severity", "fires when, for how long"}}
 	for _, a := range alerts() {

@@ -21,7 +21,6 @@ const (
 	warning  = "warning"
 )
 
-// alert is one alert, as an admin reads of it.
 type alert struct {
 	name, expr string
 	lasts      time.Duration
@@ -45,7 +44,6 @@ func (a alert) rule() rulefmt.Rule {
 	}
 }
 
-// ruleGroups returns everything that Prometheus evaluates.
 func ruleGroups() rulefmt.RuleGroups {
 	alerting := rulefmt.RuleGroup{Name: "kueue-trainer-alerts"}
 	for _, a := range alerts() {

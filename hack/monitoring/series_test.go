@@ -81,7 +81,6 @@ func known(t *testing.T) map[string][]string {
 	return all
 }
 
-// labelsBelow returns the labels of all series in an expression.
 func labelsBelow(node parser.Node, all map[string][]string) []string {
 	var have []string
 	parser.Inspect(node, func(n parser.Node, _ []parser.Node) error {

@@ -45,7 +45,6 @@ func run(context.Context) {
 	}
 }
 
-// labels returns the labels of a metric as code.
 func labels(m metrics.Metric) string {
 	if len(m.Labels) == 0 {
 		return ""

@@ -36,7 +36,6 @@ var (
 	saved    = flag.String("adversary.out", "", "directory for walks that fail and for the logs")
 )
 
-// localDir is the LOCAL_DIR of the cluster that the test brings up.
 const localDir = ".local-adversary"
 
 type harness struct {

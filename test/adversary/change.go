@@ -176,7 +176,6 @@ func (d *drawer) any(of *spec.Schema, depth int) any {
 	return pick(d.Rand, []any{"a", "true", "1"})
 }
 
-// object draws its required fields, and one or two more.
 func (d *drawer) object(of *spec.Schema, depth int) any {
 	out := map[string]any{}
 	for _, name := range of.Required {
@@ -254,7 +253,6 @@ var readKeys = []string{
 // keepers are finalizers that Kubernetes knows, and one of the tenant's own.
 var keepers = []string{"foregroundDeletion", "orphan", "example.com/mine"}
 
-// metadata draws a change of labels, annotations, owners or finalizers.
 func (d *drawer) metadata(obj *unstructured.Unstructured) change {
 	switch d.IntN(6) {
 	case 0:
@@ -322,7 +320,6 @@ func (d *drawer) owners(obj *unstructured.Unstructured) []any {
 	return []any{ref}
 }
 
-// finalizers draws one more, one less or none.
 func (d *drawer) finalizers(obj *unstructured.Unstructured) []any {
 	var now []any
 	for _, f := range obj.GetFinalizers() {

@@ -322,7 +322,6 @@ type usage struct {
 	anonMiB float64
 }
 
-// usageOf returns what a process has used since it started.
 func usageOf(pid int) usage {
 	proc := attempt.Must(procfs.NewProc(pid))
 	stat, status := attempt.Must(proc.Stat()), attempt.Must(proc.NewStatus())

@@ -118,7 +118,6 @@ func (s *site) used() map[string]usage {
 	return all
 }
 
-// until waits for a condition.
 func until(ctx context.Context, what string, met func() bool) {
 	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return met(), nil })
 	attempt.Succeed(err, "waiting for %s", what)

@@ -193,7 +193,6 @@ func others(job string) []string {
 	return slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == job })
 }
 
-// check checks what the story claims, on what was seen of it.
 func (s *fleetStage) check(ctx context.Context, lost string) {
 	survivor := s.survivor().Cluster.Name
 	s.verify(

@@ -82,7 +82,6 @@ var gateParts = []part{
 	{name: "generations", target: []string{"generations-sample"}, busy: true, specs: true, needs: []string{"generated"}},
 }
 
-// allParts are everything there is.
 var allParts = []part{
 	generated, and(binaries, "test/monitoring/monitoring.test"), modules, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},

@@ -271,7 +271,6 @@ func (r *run) read(p part, commit string) (result, bool) {
 // changed marks a checkout with changes that no commit has: nothing of it is taken for tested.
 const changed = "+changes"
 
-// commitOf names the state of the checkout.
 func commitOf(ctx context.Context) (string, error) {
 	head, errHead := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
 	status, errStatus := exec.CommandContext(ctx, "git", "status", "--porcelain").Output()

@@ -139,7 +139,6 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 	billed(func() *server { return prometheus }, func() time.Time { return run.Start })
 })
 
-// everyPanel returns all panels, those of collapsed rows too.
 func everyPanel(panels []panel) []panel {
 	var all []panel
 	for _, p := range panels {

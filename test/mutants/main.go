@@ -149,7 +149,6 @@ func judge(fates []fate) error {
 
 func (f fate) tell() { fmt.Printf("%s (%s)\n  %s\n", f.Breaks, f.File, f.outcome()) }
 
-// outcome says in a few words what became of a mutant.
 func (f fate) outcome() string {
 	switch {
 	case f.err != nil:

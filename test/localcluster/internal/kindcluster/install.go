@@ -123,7 +123,6 @@ func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) {
 	})
 }
 
-// leaveOneDefaultClass leaves the StorageClass of this cluster the only default.
 func leaveOneDefaultClass(ctx context.Context, api *kube.Client) {
 	class := &storagev1.StorageClass{}
 	class.Name = "standard"
