@@ -32,12 +32,8 @@ func playFleet(ctx context.Context, dir string) {
 	limited(ctx, func(ctx context.Context) { s.play(ctx, fleet) })
 }
 
-const (
-	// fleetCheck is the AdmissionCheck of the fleet, which sends jobs to the workers.
-	fleetCheck = "workers"
-	// gpusOfWorker is the quota of each worker: two jobs of the story.
-	gpusOfWorker = "16"
-)
+// gpusOfWorker is the quota of each worker: two jobs of the story.
+const gpusOfWorker = "16"
 
 // open makes the team's queue in a cluster. That of the manager, where nothing runs, has checks in place of a pool.
 func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...string) site {
@@ -124,7 +120,7 @@ func (s *fleetStage) set(ctx context.Context, fleet *world.Fleet) {
 	for _, worker := range fleet.Workers {
 		s.workers = append(s.workers, open(ctx, worker, gpusOfWorker))
 	}
-	s.manager = open(ctx, fleet.Manager, "64", fleetCheck)
+	s.manager = open(ctx, fleet.Manager, "64", "workers") // The AdmissionCheck that sends jobs there.
 	for _, at := range append(s.workers, s.manager) {
 		at.ready(ctx)
 	}

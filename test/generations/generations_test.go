@@ -61,23 +61,21 @@ const oracle = "github.com/kueue-trainer/kueue-trainer/test/generations/oracle"
 var binaries string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "generations")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binaries = dir
+	code := 1
+	err := attempt.To(func() {
+		binaries = attempt.Must(os.MkdirTemp("", "generations"))
+		defer os.RemoveAll(binaries)
 		for generation, module := range modules {
-			build := exec.Command("go", "build", "-C", filepath.Join("..", "localcluster", module), "-o", filepath.Join(dir, generation.String()), oracle)
-			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "Building the oracle of Trainer %s: %v\n%s", generation, err, out)
-				return 1
-			}
+			build := exec.Command("go", "build", "-C", filepath.Join("..", "localcluster", module), "-o", filepath.Join(binaries, generation.String()), oracle)
+			out, err := build.CombinedOutput()
+			attempt.Succeed(err, "Building the oracle of Trainer %s: %s", generation, out)
 		}
-		return m.Run()
-	}())
+		code = m.Run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
 }
 
 func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question) []answer {
