@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
@@ -47,13 +47,10 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	log := specs.Must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
 	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)
-	process.Dir, process.Stdout, process.Stderr = dir, log, log
-	Expect(process.Start()).To(Succeed(), "make monitoring-test builds it")
-	DeferCleanup(func() {
-		_ = process.Process.Signal(syscall.SIGTERM)
-		_ = process.Wait()
-		_ = log.Close()
-	})
+	process.Dir = dir
+	session, err := gexec.Start(process, log, log)
+	Expect(err).NotTo(HaveOccurred(), "make monitoring-test builds it")
+	DeferCleanup(func() { session.Terminate().Wait() })
 	s := &server{API: promv1.NewAPI(specs.Must(api.NewClient(api.Config{Address: "http://" + address}))), address: address}
 	Eventually(ctx, func(g Gomega) {
 		targets, err := s.Targets(ctx)
