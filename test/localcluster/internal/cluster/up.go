@@ -172,7 +172,9 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) {
 // MakeNodes makes the fake nodes, so many with GPUs, and waits until pods can be placed on every node of the cluster.
 func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int) {
 	wanted := nodes.Make(gpuNodes)
-	kube.Create(ctx, api, wanted)
+	attempt.ForEach(ctx, wanted, func(ctx context.Context, node *corev1.Node) {
+		attempt.Succeed(client.IgnoreAlreadyExists(api.Create(ctx, node)), "failed to create Node %s", node.Name)
+	})
 	kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) {
 		list := &corev1.NodeList{}
 		attempt.Succeed(api.List(ctx, list))

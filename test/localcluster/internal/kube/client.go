@@ -45,20 +45,6 @@ func NewClient(kubeconfig string) *Client {
 	return &Client{attempt.Must(client.New(config, client.Options{Scheme: scheme}))}
 }
 
-// Create creates all objects at the same time and leaves those alone that exist.
-func Create[T client.Object](ctx context.Context, c *Client, objects []T) {
-	each(ctx, c, objects, "create", func(ctx context.Context, obj T) error { return client.IgnoreAlreadyExists(c.Create(ctx, obj)) })
-}
-
-func each[T client.Object](ctx context.Context, c *Client, objects []T, verb string, do func(context.Context, T) error) {
-	attempt.ForEach(ctx, objects, func(ctx context.Context, obj T) {
-		if err := do(ctx, obj); err != nil {
-			gvk, _ := c.GroupVersionKindFor(obj)
-			attempt.Fail("failed to %s %s %s: %w", verb, gvk.Kind, client.ObjectKeyFromObject(obj), err)
-		}
-	})
-}
-
 // WaitFor takes steps again and again until none fails. What failed last is told when it takes too long.
 func WaitFor(ctx context.Context, limit time.Duration, what string, take func(context.Context)) {
 	var missing error
@@ -98,15 +84,17 @@ const manifestAnnotation = "localcluster/manifest"
 // ApplyAll applies all objects at the same time, but for those that are as applying them would
 // leave them: to find that out costs the API server a tenth of applying a CRD.
 func (c *Client) ApplyAll(ctx context.Context, objects []*unstructured.Unstructured) {
-	each(ctx, c, objects, "apply", func(ctx context.Context, obj *unstructured.Unstructured) error {
+	attempt.ForEach(ctx, objects, func(ctx context.Context, obj *unstructured.Unstructured) {
+		key := client.ObjectKeyFromObject(obj)
 		wanted, live := annotated(obj), &unstructured.Unstructured{}
 		live.SetGroupVersionKind(wanted.GroupVersionKind())
-		err := c.Get(ctx, client.ObjectKeyFromObject(wanted), live)
+		err := c.Get(ctx, key, live)
 		if err == nil && live.GetDeletionTimestamp() == nil && has(live.Object, wanted.Object) {
-			return nil
+			return
 		}
 		// Whatever the API server says of an object that it has not got is said by apply, too.
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership)
+		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership)
+		attempt.Succeed(err, "failed to apply %s %s", obj.GetKind(), key)
 	})
 }
 
