@@ -127,7 +127,6 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) {
 
 // Module is what the go command knows about a dependency.
 type Module struct {
-	Path    string
 	Version string
 	// Dir is its source in the module cache, which is read-only.
 	Dir string

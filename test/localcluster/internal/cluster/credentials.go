@@ -79,13 +79,11 @@ func (c *Cluster) writeCertificates(authority *x509.Certificate, authorityKey cr
 // component, kueue-trainer always: the API server reads the tokens when it starts. The file for people comes last: it
 // says that all are there.
 func (c *Cluster) writeUsers(authority []byte) {
-	var tokens bytes.Buffer
-	w := csv.NewWriter(&tokens)
+	var users [][]string
 	server := &clientcmdapi.Cluster{Server: "https://" + c.address("kube-apiserver", "secure"), CertificateAuthorityData: authority}
-	// A csv.Writer keeps its error.
 	add := func(config *clientcmdapi.Config, name string, groups ...string) {
 		token := rand.Text()
-		_ = w.Write([]string{token, name, name, strings.Join(groups, ",")})
+		users = append(users, []string{token, name, name, strings.Join(groups, ",")})
 		config.Clusters["localcluster"] = server
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 		config.Contexts[name] = &clientcmdapi.Context{Cluster: "localcluster", AuthInfo: name}
@@ -99,8 +97,8 @@ func (c *Cluster) writeUsers(authority []byte) {
 		add(own, comp.name, comp.groups...)
 		attempt.Succeed(clientcmd.WriteToFile(*own, c.componentKubeconfig(comp.name)))
 	}
-	w.Flush()
-	attempt.Succeed(w.Error())
+	var tokens bytes.Buffer
+	attempt.Succeed(csv.NewWriter(&tokens).WriteAll(users))
 	writeFile(c.path(tokenFile), tokens.Bytes())
 	attempt.Succeed(clientcmd.WriteToFile(*people, c.Kubeconfig()))
 }
