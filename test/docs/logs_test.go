@@ -185,13 +185,9 @@ func callOf(node *ast.CallExpr) (call, bool) {
 	case name == "Error" && len(args) > 1:
 		return line(args[1], args[2:]), true
 	case name == "WithValues":
-		c := call{}
-		c.addKeys(args)
-		return c, true
+		return call{}.withKeys(args), true
 	case name == "ForController":
-		c := call{}
-		c.addKeys(args[len(args)-1:])
-		return c, true
+		return call{}.withKeys(args[len(args)-1:]), true
 	}
 	return call{}, false
 }
@@ -208,11 +204,10 @@ func line(message ast.Expr, keysAndValues []ast.Expr) call {
 	} else if of, ok := message.(*ast.CallExpr); !ok || !isNamed(of.Fun, "messageOf") {
 		c.faults = append(c.faults, "the message is not a constant text")
 	}
-	c.addKeys(keysAndValues)
-	return c
+	return c.withKeys(keysAndValues)
 }
 
-func (c *call) addKeys(keysAndValues []ast.Expr) {
+func (c call) withKeys(keysAndValues []ast.Expr) call {
 	for i := 0; i < len(keysAndValues); i += 2 {
 		key, ok := literal(keysAndValues[i])
 		switch {
@@ -224,6 +219,7 @@ func (c *call) addKeys(keysAndValues []ast.Expr) {
 			c.keys = append(c.keys, key)
 		}
 	}
+	return c
 }
 
 func isNamed(x ast.Expr, name string) bool {

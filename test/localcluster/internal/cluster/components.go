@@ -35,7 +35,7 @@ type component struct {
 	// name is also that of its user, its log and its configuration.
 	name string
 	tier tier
-	// ports it listens on, by purpose; the first is shown by status.
+	// ports it listens on, by purpose.
 	ports []string
 	// groups of its user.
 	groups []string
