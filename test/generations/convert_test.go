@@ -98,8 +98,6 @@ func (c converted) String() string {
 	return fmt.Sprintf("runtime:   %s\noriginal:  %s\nconverted: %s", c.runtime, c.original, c.result)
 }
 
-type conversion func([]byte) ([]byte, []string, field.ErrorList)
-
 // batch bounds how many manifests are in memory at a time.
 const batch = 1000
 
@@ -107,7 +105,7 @@ const batch = 1000
 type direction struct {
 	proposal bool
 	newJob   func(random.Source) random.Object
-	convert  conversion
+	convert  func([]byte) ([]byte, []string, field.ErrorList)
 	from, to trainjob.TrainerVersion
 	count    int
 }
@@ -156,10 +154,8 @@ func questions(all []converted, job func(converted) json.RawMessage) []question 
 	return expect.Each(all, func(c converted) question { return question{Runtime: c.runtime, Job: job(c)} })
 }
 
-const owner = "example.com/owner"
-
 func toRuntimePatches(data []byte) ([]byte, []string, field.ErrorList) {
-	return convert.ManifestToRuntimePatches(data, owner)
+	return convert.ManifestToRuntimePatches(data, "example.com/owner")
 }
 
 func overridesJob(s random.Source) random.Object {
