@@ -57,11 +57,11 @@ func known(t *testing.T) map[string][]string {
 	}
 	for _, rule := range records() {
 		expr := parsed(t, rule.Expr)
+		labels := labelsBelow(expr, all)
 		if aggregate, ok := expr.(*parser.AggregateExpr); ok {
-			add(all, rule.Record, false, aggregate.Grouping)
-			continue
+			labels = aggregate.Grouping
 		}
-		add(all, rule.Record, false, labelsBelow(expr, all))
+		add(all, rule.Record, false, labels)
 	}
 	kueuemetrics.InitMetricVectors(nil)
 	kueuemetrics.Register()

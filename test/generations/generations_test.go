@@ -174,7 +174,9 @@ func TestRules(t *testing.T) {
 			for range *manifests / 4 {
 				// Names and images of the TrainJob itself are not what the rules are about.
 				fields := patchesOf(s, generation)
-				s.Damage(fields[fieldOf(generation)])
+				for _, patches := range fields {
+					s.Damage(patches)
+				}
 				q := question{Runtime: s.Runtime(), Job: s.Bare(fields), Validate: true}
 				verdicts = append(verdicts, rules.Create(generation, recoded[*trainer.TrainingRuntimeSpec](t, q.Runtime), ruled(t, fields)))
 				questions = append(questions, q)
@@ -197,16 +199,9 @@ func TestRules(t *testing.T) {
 // patchesOf is a spec with patches as a release has them.
 func patchesOf(s random.Source, generation trainjob.TrainerVersion) random.Object {
 	if generation == trainjob.Trainer21 {
-		return random.Object{fieldOf(generation): s.PodTemplateOverrides()}
+		return random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
 	}
-	return random.Object{fieldOf(generation): s.RuntimePatches(true)}
-}
-
-func fieldOf(generation trainjob.TrainerVersion) string {
-	if generation == trainjob.Trainer21 {
-		return "podTemplateOverrides"
-	}
-	return "runtimePatches"
+	return random.Object{"runtimePatches": s.RuntimePatches(true)}
 }
 
 // ruled is what the rules look at in a spec.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -125,15 +126,7 @@ func has(live, wanted any) bool {
 		return true
 	case []any:
 		items, ok := live.([]any)
-		if !ok || len(items) != len(wanted) {
-			return len(wanted) == 0 && live == nil
-		}
-		for i := range wanted {
-			if !has(items[i], wanted[i]) {
-				return false
-			}
-		}
-		return true
+		return (ok || live == nil) && slices.EqualFunc(items, wanted, has)
 	}
 	return reflect.DeepEqual(live, wanted)
 }
