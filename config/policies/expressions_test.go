@@ -276,11 +276,7 @@ func TestExpressions(t *testing.T) {
 type rights []string
 
 func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	what := a.GetVerb() + " " + a.GetResource()
-	if a.GetSubresource() != "" {
-		what += "/" + a.GetSubresource()
-	}
-	if slices.Contains(r, what) {
+	if slices.Contains(r, strings.TrimSuffix(a.GetVerb()+" "+a.GetResource()+"/"+a.GetSubresource(), "/")) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -291,9 +287,10 @@ func answer(t *testing.T, policy validating.Validator, r request) string {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Any"}
 	resource := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: "any"}
-	versioned := &admission.VersionedAttributes{VersionedKind: kind}
-	operation := admission.Update
 	object := func(text string) runtime.Object {
+		if text == "" {
+			return nil
+		}
 		obj := &unstructured.Unstructured{}
 		// Numbers are such of 64 bits, as the API server has them.
 		expect.NoError(t, utiljson.Unmarshal(expect.Must(yaml.YAMLToJSON([]byte(text)))(t), &obj.Object))
@@ -301,28 +298,19 @@ func answer(t *testing.T, policy validating.Validator, r request) string {
 		obj.SetNamespace("team")
 		return obj
 	}
-	if r.old == "" {
+	versioned := &admission.VersionedAttributes{VersionedKind: kind, VersionedObject: object(r.now), VersionedOldObject: object(r.old)}
+	operation, options := admission.Update, runtime.Object(nil)
+	switch {
+	case r.old == "":
 		operation = admission.Create
-	} else {
-		versioned.VersionedOldObject = object(r.old)
-	}
-	var options runtime.Object
-	if r.now == "" {
-		operation = admission.Delete
-		deletion := &metav1.DeleteOptions{}
-		expect.NoError(t, yaml.UnmarshalStrict([]byte(r.options), deletion))
-		options = deletion
-	} else {
-		versioned.VersionedObject = object(r.now)
+	case r.now == "":
+		deletion := expect.FromYAML[metav1.DeleteOptions](t, r.options)
+		operation, options = admission.Delete, &deletion
 	}
 	name := expect.Must(meta.Accessor(cmp.Or(versioned.VersionedObject, versioned.VersionedOldObject)))(t).GetName()
 	versioned.Attributes = admission.NewAttributesRecord(versioned.VersionedObject, versioned.VersionedOldObject, kind, "team", name, resource, r.subresource,
 		operation, options, false, &user.DefaultInfo{Name: "tenant"})
-	var params runtime.Object
-	if r.params != "" {
-		params = object(r.params)
-	}
-	result := policy.Validate(t.Context(), resource, versioned, params, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, rights(r.may))
+	result := policy.Validate(t.Context(), resource, versioned, object(r.params), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, rights(r.may))
 	for _, decision := range result.Decisions {
 		if decision.Action == validating.ActionDeny {
 			return decision.Message

@@ -33,15 +33,13 @@ func TestNothingOfOthersIsRefusedWithoutTheKindOfTheParameters(t *testing.T) {
 		served := schema.FromAPIVersionAndKind(params.APIVersion, params.Kind).Group
 		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 			for _, group := range rule.APIGroups {
-				if failure := ptr.Deref(policy.Spec.FailurePolicy, admissionregistrationv1.Fail); group != served && failure != admissionregistrationv1.Ignore {
-					t.Errorf("%s has failurePolicy %s: without %s every request for %s.%s fails", policy.Name, failure, params.Kind, rule.Resources, group)
-				}
+				failure := ptr.Deref(policy.Spec.FailurePolicy, admissionregistrationv1.Fail)
+				expect.That(t, group == served || failure == admissionregistrationv1.Ignore,
+					"%s has failurePolicy %s: without %s every request for %s.%s fails", policy.Name, failure, params.Kind, rule.Resources, group)
 			}
 		}
 	}
-	if withParameters == 0 {
-		t.Error("No policy has parameters")
-	}
+	expect.That(t, withParameters > 0, "No policy has parameters")
 }
 
 // A resource by a name that the API server does not have is not guarded: specs try each.

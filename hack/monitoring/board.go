@@ -19,7 +19,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
-// board is one dashboard.
 type board struct {
 	// file is its name without .json, and its uid after kueue-trainer-.
 	file, title, description string
@@ -42,7 +41,6 @@ type row struct {
 	panels    []panel
 }
 
-// kind is how a panel shows its series.
 type kind int
 
 const (
@@ -68,7 +66,6 @@ type panel struct {
 	named bool
 }
 
-// query is one expression, and the name of its series.
 type query struct{ expr, legend string }
 
 // The heights of panels.
@@ -120,7 +117,6 @@ func quantile(q float64, name, filter string) string {
 // source is the Prometheus that was chosen.
 var source = common.DataSourceRef{Type: cog.ToPtr("prometheus"), Uid: cog.ToPtr("${datasource}")}
 
-// render returns a dashboard as Grafana imports it.
 func (b board) render() ([]byte, error) {
 	builder := dashboard.NewDashboardBuilder(b.title).
 		Uid("kueue-trainer-"+b.file).
@@ -149,8 +145,7 @@ func (b board) render() ([]byte, error) {
 			for _, p := range panels {
 				group.WithPanel(p)
 			}
-			builder.WithRow(group)
-			continue
+			panels = nil
 		}
 		builder.WithRow(group)
 		for _, p := range panels {
@@ -227,7 +222,6 @@ func (p panel) build(id uint32) cog.Builder[dashboard.Panel] {
 	return builder
 }
 
-// thresholds paint a number green, and red from what is bad on.
 func (p panel) thresholds() cog.Builder[dashboard.ThresholdsConfig] {
 	steps := []dashboard.Threshold{{Color: "green"}}
 	if p.bad != 0 {

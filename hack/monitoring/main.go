@@ -10,7 +10,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
@@ -24,37 +23,10 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: monitoring ROOT")
 	}
-	if err := write(os.Args[1]); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func write(root string) error {
-	files, err := generated()
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return err
-		}
-	}
-	return pages.Fill(filepath.Join(root, "docs", "operate.md"), begin, end, alertTable())
-}
-
-// generated returns every file that is generated as a whole, by its name below the root.
-func generated() (map[string][]byte, error) {
-	files := map[string][]byte{}
+	dir := filepath.Join(os.Args[1], "config", "monitoring")
 	for _, b := range boards() {
 		content, err := b.render()
-		if err != nil {
-			return nil, err
-		}
-		files["config/monitoring/dashboards/"+b.file+".json"] = content
+		write(filepath.Join(dir, "dashboards", b.file+".json"), content, err)
 	}
 	groups := ruleGroups()
 	for name, content := range map[string]any{
@@ -70,12 +42,22 @@ func generated() (map[string][]byte, error) {
 		out.WriteString(notice)
 		encoder := yaml.NewEncoder(&out)
 		encoder.SetIndent(2)
-		if err := encoder.Encode(content); err != nil {
-			return nil, err
-		}
-		files["config/monitoring/"+name] = out.Bytes()
+		err := encoder.Encode(content)
+		write(filepath.Join(dir, name), out.Bytes(), err)
 	}
-	return files, nil
+	if err := pages.Fill(filepath.Join(os.Args[1], "docs", "operate.md"), begin, end, alertTable()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// write writes a file, unless its content could not be made.
+func write(path string, content []byte, err error) {
+	if err == nil {
+		err = os.WriteFile(path, content, 0o644)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 func boards() []board { return []board{trainJobs(), pools(), manager()} }
@@ -86,12 +68,11 @@ const (
 	end   = "<!-- end of alerts -->\n"
 )
 
-// alertTable has a row for each alert.
 func alertTable() string {
-	var rows strings.Builder
-	rows.WriteString("| alert | severity | fires when, for how long |\n|---|---|---|\n")
+	rows := [][]string{{"alert", "severity", "fires when, for how long"}}
 	for _, a := range alerts() {
-		fmt.Fprintf(&rows, "| [%s](runbooks/%s.md) | %s | %s, %s |\n", a.name, a.name, a.severity, a.when, model.Duration(a.lasts))
+		page := fmt.Sprintf("[%s](runbooks/%s.md)", a.name, a.name)
+		rows = append(rows, []string{page, a.severity, fmt.Sprintf("%s, %s", a.when, model.Duration(a.lasts))})
 	}
-	return rows.String()
+	return pages.Table(rows...)
 }

@@ -16,16 +16,10 @@ import (
 // Every alert has a page that says what it means, what follows, how to find out and what to do.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	dir := filepath.Join("..", "..", "docs", "runbooks")
-	pages, err := filepath.Glob(filepath.Join(dir, "KueueTrainer*.md"))
-	if err != nil || len(pages) != len(alerts()) {
-		t.Errorf("%d pages for %d alerts (%v)", len(pages), len(alerts()), err)
-	}
+	pages := expect.Must(filepath.Glob(filepath.Join(dir, "KueueTrainer*.md")))(t)
+	expect.That(t, len(pages) == len(alerts()), "%d pages for %d alerts", len(pages), len(alerts()))
 	for _, a := range alerts() {
-		page, err := os.ReadFile(filepath.Join(dir, a.name+".md"))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		page := expect.Must(os.ReadFile(filepath.Join(dir, a.name+".md")))(t)
 		for _, heading := range []string{"# " + a.name, "## Meaning", "## Impact", "## Diagnosis", "## Remedy"} {
 			expect.That(t, strings.Contains(string(page), heading+"\n"), "%s.md has no heading %q", a.name, heading)
 		}
@@ -37,7 +31,6 @@ func TestEveryAlertHasTests(t *testing.T) {
 	suites := expect.Must(filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "tests", "*.yaml")))(t)
 	fires, silent := map[string]int{}, map[string]int{}
 	for _, file := range suites {
-		content := expect.Must(os.ReadFile(file))(t)
 		var suite struct {
 			Tests []struct {
 				Alerts []struct {
@@ -46,9 +39,7 @@ func TestEveryAlertHasTests(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			} `yaml:"tests"`
 		}
-		if err := yaml.Unmarshal(content, &suite); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		expect.NoError(t, yaml.Unmarshal(expect.Must(os.ReadFile(file))(t), &suite))
 		for _, test := range suite.Tests {
 			for _, expected := range test.Alerts {
 				if len(expected.Expected) > 0 {

@@ -56,13 +56,12 @@ func known(t *testing.T) map[string][]string {
 		add(all, m.Name, m.Type == metrics.Histogram, m.Labels)
 	}
 	for _, rule := range records() {
-		parsed, err := newParser().ParseExpr(rule.Expr)
-		expect.Need(t, err == nil, "%s: %v", rule.Record, err)
-		if aggregate, ok := parsed.(*parser.AggregateExpr); ok {
-			add(all, rule.Record, false, aggregate.Grouping)
-			continue
+		expr := parsed(t, rule.Expr)
+		labels := labelsBelow(expr, all)
+		if aggregate, ok := expr.(*parser.AggregateExpr); ok {
+			labels = aggregate.Grouping
 		}
-		add(all, rule.Record, false, labelsBelow(parsed, all))
+		add(all, rule.Record, false, labels)
 	}
 	kueuemetrics.InitMetricVectors(nil)
 	kueuemetrics.Register()
@@ -82,7 +81,6 @@ func known(t *testing.T) map[string][]string {
 	return all
 }
 
-// labelsBelow returns the labels of all series in an expression.
 func labelsBelow(node parser.Node, all map[string][]string) []string {
 	var have []string
 	parser.Inspect(node, func(n parser.Node, _ []parser.Node) error {
@@ -105,26 +103,24 @@ func add(all map[string][]string, name string, histogram bool, labels []string) 
 
 func newParser() parser.Parser { return parser.NewParser(parser.Options{}) }
 
-// Every series and label that a dashboard, a variable or a rule asks for is one that a process
-// serves.
-func TestSeriesAndLabels(t *testing.T) {
-	all := known(t)
-	t.Run("are known", func(t *testing.T) { allKnown(t, all) })
-	t.Run("would be found if they were not", func(t *testing.T) { unknownFound(t, all) })
+func parsed(t *testing.T, expr string) parser.Expr {
+	t.Helper()
+	parsed, err := newParser().ParseExpr(expr)
+	expect.Need(t, err == nil, "%v in\n%s", err, expr)
+	return parsed
 }
 
-func allKnown(t *testing.T, all map[string][]string) {
-	t.Helper()
-	for where, expr := range expressions(t) {
-		parsed, err := newParser().ParseExpr(expr)
-		if err != nil {
-			t.Errorf("%s: %v in\n%s", where, err, expr)
-			continue
+// Every series and label that a dashboard, a variable or a rule asks for is one that a process serves.
+func TestSeriesAndLabels(t *testing.T) {
+	all := known(t)
+	t.Run("are known", func(t *testing.T) {
+		for where, expr := range expressions(t) {
+			for _, unknown := range unknownIn(parsed(t, expr), all) {
+				t.Errorf("%s: %s in\n%s", where, unknown, expr)
+			}
 		}
-		for _, unknown := range unknownIn(parsed, all) {
-			t.Errorf("%s: %s in\n%s", where, unknown, expr)
-		}
-	}
+	})
+	t.Run("would be found if they were not", func(t *testing.T) { unknownFound(t, all) })
 }
 
 func unknownFound(t *testing.T, all map[string][]string) {
@@ -138,9 +134,7 @@ func unknownFound(t *testing.T, all map[string][]string) {
 		`workqueue_depth and on (queue) controller_runtime_active_workers`: "nothing below has label queue",
 		`max by (state) (kueue_trainer:held_resources:max)`:                "nothing below has label state",
 	} {
-		parsed, err := newParser().ParseExpr(expr)
-		expect.Need(t, err == nil, "%s: %v", expr, err)
-		unknown := unknownIn(parsed, all)
+		unknown := unknownIn(parsed(t, expr), all)
 		expect.That(t, slices.Contains(unknown, want), "%s: %q do not have %q", expr, unknown, want)
 	}
 }

@@ -25,13 +25,13 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 type verb string
 
-// The verbs of the API, update, patches of each type and deletions, and what happens in the life of
-// jobs without the tenant.
+// The verbs of the API, and what happens in the life of jobs without the tenant.
 const (
 	create           verb = "create"
 	update           verb = "update"
@@ -224,19 +224,11 @@ func (w *walk) request(ctx context.Context, a action) error {
 }
 
 func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a action, subresources []string) error {
-	obj, err := on.Get(ctx, a.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	merged, err := mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body))
-	if err != nil {
-		return err
-	}
-	if err := obj.UnmarshalJSON(merged); err != nil {
-		return err
-	}
-	_, err = on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
-	return err
+	return attempt.To(func() {
+		obj := attempt.Must(on.Get(ctx, a.Name, metav1.GetOptions{}))
+		attempt.Succeed(obj.UnmarshalJSON(attempt.Must(mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body)))))
+		attempt.Must(on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...))
+	})
 }
 
 // toggle starts the neighbour's TrainJob, or deletes the one that is there.
@@ -272,6 +264,10 @@ func stem(obj *unstructured.Unstructured) (string, bool) {
 
 func plural(obj *unstructured.Unstructured) string { return strings.ToLower(obj.GetKind()) + "s" }
 
+func ofResource(live []*unstructured.Unstructured, resource string) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(live), func(obj *unstructured.Unstructured) bool { return plural(obj) != resource })
+}
+
 // abstract replaces what a walk made up by symbols.
 func (s symbols) abstract(text string, live []*unstructured.Unstructured) string {
 	var pairs []string
@@ -294,12 +290,10 @@ func (s symbols) concrete(text string, live []*unstructured.Unstructured) string
 	text = strings.NewReplacer("{TENANT}", s.tenant, "{NS}", s.namespace, "{SUFFIX}", s.suffix).Replace(text)
 	return symbol.ReplaceAllStringFunc(text, func(found string) string {
 		parts := symbol.FindStringSubmatch(found)
-		var of []*unstructured.Unstructured
-		for _, obj := range live {
-			if short, _ := stem(obj); plural(obj) == parts[2] && short == parts[3] {
-				of = append(of, obj)
-			}
-		}
+		of := slices.DeleteFunc(ofResource(live, parts[2]), func(obj *unstructured.Unstructured) bool {
+			short, _ := stem(obj)
+			return short != parts[3]
+		})
 		if len(of) == 0 {
 			return found
 		}

@@ -36,7 +36,6 @@ var (
 	saved    = flag.String("adversary.out", "", "directory for walks that fail and for the logs")
 )
 
-// localDir is the LOCAL_DIR of the cluster that the test brings up.
 const localDir = ".local-adversary"
 
 type harness struct {
@@ -184,8 +183,7 @@ func parseWeights(text string) (weights, error) {
 	return out, nil
 }
 
-// shrink returns the shortest sequence that it finds which still fails, by leaving out ever smaller parts,
-// as long as there is time to ask.
+// shrink returns the shortest sequence that it finds in time which still fails, by leaving out ever smaller parts.
 func shrink(actions []action, fails func([]action) bool, more func() bool) []action {
 	for size := len(actions) / 2; size > 0; {
 		shorter := false

@@ -3,6 +3,7 @@
 package adversary
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -113,8 +114,7 @@ func (d *drawer) list(value []any, of *spec.Schema) ([]any, bool) {
 	return list, true
 }
 
-// most are limits of what is drawn. JobSet runs out of memory by more replicas, which its webhook takes, and then
-// nobody's job starts or stops.
+// most are limits of what is drawn. By more replicas, which its webhook takes, JobSet runs out of memory.
 var most = map[string]int64{"replicas": 100}
 
 // value draws a value of a field, within its limit.
@@ -176,7 +176,6 @@ func (d *drawer) any(of *spec.Schema, depth int) any {
 	return pick(d.Rand, []any{"a", "true", "1"})
 }
 
-// object draws its required fields, and one or two more.
 func (d *drawer) object(of *spec.Schema, depth int) any {
 	out := map[string]any{}
 	for _, name := range of.Required {
@@ -238,16 +237,10 @@ func (c change) patches(obj map[string]any) (merge, back, operations string, err
 	changed := runtime.DeepCopyJSON(obj)
 	c.applyTo(changed)
 	after := []byte(encode(changed))
-	merged, err := mergepatch.CreateMergePatch(before, after)
-	if err != nil {
-		return "", "", "", err
-	}
-	unmerged, err := mergepatch.CreateMergePatch(after, before)
-	if err != nil {
-		return "", "", "", err
-	}
-	ops, err := jsonpatch.CreatePatch(before, after)
-	return string(merged), string(unmerged), encode(ops), err
+	merged, errMerge := mergepatch.CreateMergePatch(before, after)
+	unmerged, errBack := mergepatch.CreateMergePatch(after, before)
+	ops, errOps := jsonpatch.CreatePatch(before, after)
+	return string(merged), string(unmerged), encode(ops), errors.Join(errMerge, errBack, errOps)
 }
 
 // readKeys are labels and annotations that controllers read, beside those which objects have.
@@ -260,7 +253,6 @@ var readKeys = []string{
 // keepers are finalizers that Kubernetes knows, and one of the tenant's own.
 var keepers = []string{"foregroundDeletion", "orphan", "example.com/mine"}
 
-// metadata draws a change of labels, annotations, owners or finalizers.
 func (d *drawer) metadata(obj *unstructured.Unstructured) change {
 	switch d.IntN(6) {
 	case 0:
@@ -328,7 +320,6 @@ func (d *drawer) owners(obj *unstructured.Unstructured) []any {
 	return []any{ref}
 }
 
-// finalizers draws one more, one less or none.
 func (d *drawer) finalizers(obj *unstructured.Unstructured) []any {
 	var now []any
 	for _, f := range obj.GetFinalizers() {

@@ -55,12 +55,7 @@ func (d *drawer) action(resources []resource, by weights) (action, bool) {
 		Propagation: pick(d.Rand, []string{"Background", "Foreground", "Orphan"}),
 		Grace:       pick(d.Rand, []*int64{nil, nil, new(int64(0)), new(int64(5)), new(int64(3600))}),
 	}
-	var there []*unstructured.Unstructured
-	for _, obj := range d.live {
-		if plural(obj) == r.Resource {
-			there = append(there, obj)
-		}
-	}
+	there := ofResource(d.live, r.Resource)
 	what := d.pickWeighted(r.verbs, by)
 	if len(there) == 0 {
 		if what != "create" || r.subresource != "" {
@@ -74,15 +69,14 @@ func (d *drawer) action(resources []resource, by weights) (action, bool) {
 	switch what {
 	case "create":
 		a.Verb, a.Body = create, encode(d.copied(obj, r))
-		return a, true
 	case "delete":
 		a.Verb = remove
-		return a, true
 	case "deletecollection":
 		a.Verb, a.Name = deleteCollection, ""
-		return a, true
+	default:
+		return d.write(a, obj, what)
 	}
-	return d.write(a, obj, what)
+	return a, true
 }
 
 // write draws a change of an object, and the request that makes it.
@@ -206,12 +200,7 @@ func (w *walk) random(ctx context.Context, r *rand.Rand, known *schemas, n int, 
 
 // step draws what happens next: a job is made, ends or is preempted, or the tenant does something.
 func (d *drawer) step(w *walk, by weights) (action, bool) {
-	jobs := 0
-	for _, obj := range d.live {
-		if obj.GetKind() == "TrainJob" {
-			jobs++
-		}
-	}
+	jobs := len(ofResource(d.live, "trainjobs"))
 	after := time.Duration(d.IntN(300)) * time.Millisecond
 	what := d.IntN(20)
 	switch {

@@ -51,8 +51,7 @@ const (
 )
 
 const (
-	// startTimeout is the manager's setting: of what makes no pods, and does not say why, quota goes after five
-	// times that.
+	// startTimeout is the manager's setting: of what makes no pods and does not say why, quota goes after five times that.
 	startTimeout = 8 * time.Second
 	// holding is how long quota may be held without pods.
 	holding = time.Minute
@@ -78,7 +77,8 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	add(repeats, w.repeats())
 	w.calm()
 	add(notFreed, w.leaves(ctx))
-	if err := within(ctx, 30*time.Second, func(ctx context.Context, g gomega.Gomega) { g.Expect(w.ledger.CaughtUp(ctx)).To(gomega.Succeed()) }); err != nil {
+	caughtUp := func(ctx context.Context, g gomega.Gomega) { g.Expect(w.ledger.CaughtUp(ctx)).To(gomega.Succeed()) }
+	if err := within(ctx, 30*time.Second, caughtUp); err != nil {
 		return found, err
 	}
 	result, err := w.ledger.Check()
@@ -206,8 +206,7 @@ func (w *walk) holders(ctx context.Context, g gomega.Gomega) (out []string) {
 	return out
 }
 
-// untouched expects that the bystander runs as it did. It is created, and starts once: the manager's entry and
-// the resume are writes of their own.
+// untouched expects that the bystander runs as it did: created, given the manager's entry, and resumed once.
 func (w *walk) untouched(ctx context.Context, g gomega.Gomega) {
 	g.Expect(w.podsOf(ctx, g, "bystander")).To(gomega.ConsistOf(gomega.And(
 		gomega.HaveField("Spec.SchedulingGates", gomega.BeEmpty()), gomega.HaveField("DeletionTimestamp", gomega.BeNil()))), "pods of the bystander")

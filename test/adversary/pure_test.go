@@ -3,7 +3,6 @@
 package adversary
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -45,9 +44,7 @@ func TestChange(t *testing.T) {
 
 func normal(t *testing.T, data []byte) string {
 	t.Helper()
-	var value any
-	expect.NoError(t, json.Unmarshal(data, &value))
-	return encode(value)
+	return encode(expect.FromJSON[any](t, string(data)))
 }
 
 // Another walk finds its own objects by what one has written down.

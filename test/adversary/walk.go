@@ -30,6 +30,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
@@ -63,8 +64,7 @@ type walk struct {
 	calm     context.CancelFunc
 }
 
-// newWalk makes the namespaces, their queues, a runtime of the tenant's, and a job of the neighbour's that has a
-// quota of its own and that nobody is to touch.
+// newWalk makes namespaces, queues, a runtime of the tenant's, and a job of the neighbour's that nobody is to touch.
 func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log io.Writer) *walk {
 	w := &walk{World: world.New(ctx, g, log, cluster, "adversary", world.NewSuffix()), log: log}
 	w.symbols = symbols{namespace: w.Namespace, suffix: w.Suffix, tenant: "tenant-" + w.Suffix}
@@ -82,37 +82,29 @@ func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log i
 	// A tenant's clients have the limits that he gives them.
 	config.QPS = -1
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.tenant, Groups: []string{"system:authenticated"}}
-	g.Eventually(ctx, func() (err error) {
-		if w.resources, err = resourcesOf(ctx, config, w.Namespace); err == nil {
-			err = complete(w.resources)
-		}
-		return err
+	g.Eventually(ctx, func() error {
+		return attempt.To(func() {
+			w.resources = resourcesOf(ctx, config, w.Namespace)
+			attempt.Succeed(complete(w.resources))
+		})
 	}).WithTimeout(time.Minute).Should(gomega.Succeed())
-	g.Expect(w.watch(ctx, config)).To(gomega.Succeed())
+	g.Expect(attempt.To(func() { w.watch(ctx, config) })).To(gomega.Succeed())
 	return w
 }
 
-func (w *walk) watch(ctx context.Context, asTenant *rest.Config) (err error) {
-	if w.asTenant, err = dynamic.NewForConfig(asTenant); err != nil {
-		return err
-	}
-	admin, err := dynamic.NewForConfig(w.Cluster.Config)
-	if err != nil {
-		return err
-	}
+func (w *walk) watch(ctx context.Context, asTenant *rest.Config) {
+	w.asTenant = attempt.Must(dynamic.NewForConfig(asTenant))
+	admin := attempt.Must(dynamic.NewForConfig(w.Cluster.Config))
 	ctx, w.stop = context.WithCancel(ctx)
 	w.repeated, w.calm = context.WithCancel(ctx)
-	if w.ledger, err = ledger.Watch(ctx, admin, w.Namespace, w.neighbour.Namespace); err != nil {
-		return err
-	}
+	w.ledger = attempt.Must(ledger.Watch(ctx, admin, w.Namespace, w.neighbour.Namespace))
 	var kinds []record.Kind
 	for _, r := range w.resources {
 		if r.watched {
 			kinds = append(kinds, record.Kind{GroupVersionResource: r.GroupVersionResource, Namespace: w.Namespace})
 		}
 	}
-	w.written, err = record.Start(ctx, admin, kinds, func(record.Version) {})
-	return err
+	w.written = attempt.Must(record.Start(ctx, admin, kinds, func(record.Version) {}))
 }
 
 // limits keep a tenant from filling the machine that this runs on.
@@ -159,26 +151,20 @@ func (r resource) arg() string { return r.Resource + "." + r.Version + "." + r.G
 var outOfReach = []string{"exec", "attach", "portforward", "proxy", "log", "token", "localsubjectaccessreviews", "roles", "rolebindings"}
 
 // resourcesOf returns what a user may write in a namespace: what discovery has and his rules allow.
-func resourcesOf(ctx context.Context, config *rest.Config, namespace string) ([]resource, error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+func resourcesOf(ctx context.Context, config *rest.Config, namespace string) (out []resource) {
+	client := attempt.Must(kubernetes.NewForConfig(config))
 	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("asking for the rules of a tenant: %w", err)
-	}
+	attempt.Succeed(err, "asking for the rules of a tenant")
 	groups, lists, err := client.Discovery().ServerGroupsAndResources()
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return nil, fmt.Errorf("discovering the API: %w", err)
+	if !discovery.IsGroupDiscoveryFailedError(err) {
+		attempt.Succeed(err, "discovering the API")
 	}
 	preferred := map[string]bool{}
 	for _, group := range groups {
 		preferred[group.PreferredVersion.GroupVersion] = true
 	}
-	var out []resource
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil || !preferred[list.GroupVersion] {
@@ -190,7 +176,7 @@ func resourcesOf(ctx context.Context, config *rest.Config, namespace string) ([]
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // complete returns an error where the API server does not know yet all that AllowTenant binds a tenant to.

@@ -22,8 +22,7 @@ import (
 // drawFor is how long futures are drawn; a forecast has 20 at least to be told as a band.
 const drawFor = 5 * time.Second
 
-// forecasts draws futures of as many teams with these numbers of Workloads, of which the last one is asked for. No
-// cluster is asked.
+// forecasts draws futures of teams with these numbers of Workloads, of which the last one is asked for, without a cluster.
 func (b *bench) forecasts(ctx context.Context, teams int, sizes ...int) {
 	of := section{b.results.section(fmt.Sprintf("Forecast of one job: futures in %.0f s", drawFor.Seconds())), ours.title}
 	for _, n := range sizes {

@@ -318,12 +318,10 @@ func name(r logs.Request) string {
 type usage struct {
 	// cpuSeconds in user and kernel mode, of all threads.
 	cpuSeconds float64
-	// anonMiB is what it has in memory now without pages of files: its program, which the system can drop and read
-	// again, does not count.
+	// anonMiB is what it has in memory now without pages of files, such as its program, which the system can read again.
 	anonMiB float64
 }
 
-// usageOf returns what a process has used since it started.
 func usageOf(pid int) usage {
 	proc := attempt.Must(procfs.NewProc(pid))
 	stat, status := attempt.Must(proc.Stat()), attempt.Must(proc.NewStatus())

@@ -25,7 +25,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/procfs"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -33,8 +32,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// localDir is the LOCAL_DIR of the clusters that are measured, below the repository's root. A cluster of
-// `make local-up` is left alone.
+// localDir is the LOCAL_DIR of the clusters that are measured, below the repository's root.
 const localDir = ".local-bench"
 
 func main() {
@@ -185,8 +183,7 @@ type Machine struct {
 	Versions  map[string]string `json:"versions"`
 }
 
-// versioned are the binaries whose versions are told. They are built from the modules of
-// the projects, so they carry their versions.
+// versioned are the binaries whose versions are told: those of modules carry them.
 var versioned = map[string]string{
 	"kueue": "Kueue", "trainer-2.3": "Trainer", "jobset-2.3": "JobSet", "kube-apiserver": "Kubernetes", "etcd": "etcd", "kwok": "kwok",
 }
@@ -202,14 +199,12 @@ func (m Machine) String() string {
 
 func thisMachine() Machine {
 	proc := attempt.Must(procfs.NewDefaultFS())
-	cpus, memory := attempt.Must(proc.CPUInfo()), attempt.Must(proc.Meminfo())
-	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: map[string]string{}}
-	if len(cpus) > 0 {
-		m.CPU = cpus[0].ModelName
+	memory := attempt.Must(proc.Meminfo())
+	return Machine{
+		CPU: attempt.Must(proc.CPUInfo())[0].ModelName, CPUs: runtime.NumCPU(), MemoryGiB: float64(*memory.MemTotalBytes) / (1 << 30),
+		Kernel: strings.TrimSpace(string(attempt.Must(os.ReadFile("/proc/sys/kernel/osrelease")))),
+		Go:     runtime.Version(), Versions: map[string]string{},
 	}
-	m.MemoryGiB = float64(ptr.Deref(memory.MemTotalBytes, 0)) / (1 << 30)
-	m.Kernel = strings.TrimSpace(string(attempt.Must(os.ReadFile("/proc/sys/kernel/osrelease"))))
-	return m
 }
 
 // readVersions looks at the binaries, which the first cluster has built where they were missing.

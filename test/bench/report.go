@@ -146,7 +146,6 @@ func number(value float64) string {
 	return fmt.Sprintf("%.2f", value)
 }
 
-// commits names the commits that were measured, each with its parts.
 func (r *Results) commits() string {
 	parts := map[string][]string{}
 	for _, part := range slices.Sorted(maps.Keys(r.Commits)) {

@@ -44,8 +44,7 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
-// site is a namespace whose queue has room for every job, in a cluster that tells who asks it for what. What fails ends
-// the measurement.
+// site is a namespace whose queue has room for every job, in a cluster that tells who asks it for what.
 type site struct {
 	*world.World
 	column
@@ -119,7 +118,6 @@ func (s *site) used() map[string]usage {
 	return all
 }
 
-// until waits for a condition.
 func until(ctx context.Context, what string, met func() bool) {
 	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return met(), nil })
 	attempt.Succeed(err, "waiting for %s", what)

@@ -24,8 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// playFleet plays with three clusters: TrainJobs of one queue spread over two workers, one worker dies, and its
-// job comes back in the other.
+// playFleet plays with three clusters: jobs of a queue spread over two workers, one dies, and its job comes back in the other.
 func playFleet(ctx context.Context, dir string) {
 	fleet := attempt.Must(world.StartFleet(ctx, dir, os.Stdout))
 	s := &fleetStage{states: map[string]string{}, places: map[string][]place{}}
@@ -33,15 +32,10 @@ func playFleet(ctx context.Context, dir string) {
 	limited(ctx, func(ctx context.Context) { s.play(ctx, fleet) })
 }
 
-const (
-	// fleetCheck is the AdmissionCheck of the fleet, which sends jobs to the workers.
-	fleetCheck = "workers"
-	// gpusOfWorker is the quota of each worker: two jobs of the story.
-	gpusOfWorker = "16"
-)
+// gpusOfWorker is the quota of each worker: two jobs of the story.
+const gpusOfWorker = "16"
 
-// open makes the team's queue in a cluster. Nothing runs in the manager cluster, whose quota has checks in place of a
-// pool.
+// open makes the team's queue in a cluster. That of the manager, where nothing runs, has checks in place of a pool.
 func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...string) site {
 	s := newSite(ctx, cluster, "team")
 	s.Pool(ctx, s.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}), gpus, checks...)
@@ -126,7 +120,7 @@ func (s *fleetStage) set(ctx context.Context, fleet *world.Fleet) {
 	for _, worker := range fleet.Workers {
 		s.workers = append(s.workers, open(ctx, worker, gpusOfWorker))
 	}
-	s.manager = open(ctx, fleet.Manager, "64", fleetCheck)
+	s.manager = open(ctx, fleet.Manager, "64", "workers") // The AdmissionCheck that sends jobs there.
 	for _, at := range append(s.workers, s.manager) {
 		at.ready(ctx)
 	}
@@ -195,7 +189,6 @@ func others(job string) []string {
 	return slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == job })
 }
 
-// check checks what the story claims, on what was seen of it.
 func (s *fleetStage) check(ctx context.Context, lost string) {
 	survivor := s.survivor().Cluster.Name
 	s.verify(

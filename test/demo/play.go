@@ -178,7 +178,6 @@ func (t *teller) verify(claims ...claim) {
 // plain is the colour of most that is told.
 func plain(text string) string { return text }
 
-// say tells what was seen of somebody.
 func (t *teller) say(who string, colour func(string) string, text string) {
 	fmt.Printf("%s  %-*s  %s\n", t.paint.Dim(fmt.Sprintf("%6.1fs", time.Since(t.start).Seconds())), t.width, who, colour(text))
 }
@@ -190,7 +189,6 @@ func newSite(ctx context.Context, cluster *world.Cluster, team string) site {
 	return site{world.New(ctx, attempt.Gomega(), io.Discard, cluster, team, suffix)}
 }
 
-// ready waits until the queue takes jobs.
 func (s site) ready(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()

@@ -123,7 +123,6 @@ namespaces, pools and ClusterQueue by names that end in -demo. Seconds, TrainJob
 		resnet.finishes(), llama.finishes(), qwen.finishes(), vit.finishes(), s.quotaFree())
 }
 
-// set makes pools and queues.
 func (s *story) set(ctx context.Context) {
 	for _, name := range []string{"vision", "language"} {
 		team := newSite(ctx, s.cluster, name)
@@ -178,7 +177,6 @@ func (s *story) submit(ctx context.Context, at site, builder *kit.TrainJobBuilde
 	return j
 }
 
-// look tells what is new of each job.
 func (s *story) look(ctx context.Context) {
 	s.teams[0].Read(ctx, &s.queue, s.queue.Name)
 	for _, j := range s.jobs {

@@ -32,8 +32,7 @@ type call struct {
 	faults []string
 }
 
-// The manager's lines are written as Kubernetes writes them, have keys that docs/logging.md
-// explains, and stand there.
+// The manager's lines are written as Kubernetes writes them, have keys that docs/logging.md explains, and stand there.
 func TestLogLines(t *testing.T) {
 	calls := callsIn(t)
 	expect.Need(t, len(calls) >= 40, "Only %d calls that log are found", len(calls))
@@ -186,13 +185,9 @@ func callOf(node *ast.CallExpr) (call, bool) {
 	case name == "Error" && len(args) > 1:
 		return line(args[1], args[2:]), true
 	case name == "WithValues":
-		c := call{}
-		c.addKeys(args)
-		return c, true
+		return call{}.withKeys(args), true
 	case name == "ForController":
-		c := call{}
-		c.addKeys(args[len(args)-1:])
-		return c, true
+		return call{}.withKeys(args[len(args)-1:]), true
 	}
 	return call{}, false
 }
@@ -209,11 +204,10 @@ func line(message ast.Expr, keysAndValues []ast.Expr) call {
 	} else if of, ok := message.(*ast.CallExpr); !ok || !isNamed(of.Fun, "messageOf") {
 		c.faults = append(c.faults, "the message is not a constant text")
 	}
-	c.addKeys(keysAndValues)
-	return c
+	return c.withKeys(keysAndValues)
 }
 
-func (c *call) addKeys(keysAndValues []ast.Expr) {
+func (c call) withKeys(keysAndValues []ast.Expr) call {
 	for i := 0; i < len(keysAndValues); i += 2 {
 		key, ok := literal(keysAndValues[i])
 		switch {
@@ -225,6 +219,7 @@ func (c *call) addKeys(keysAndValues []ast.Expr) {
 			c.keys = append(c.keys, key)
 		}
 	}
+	return c
 }
 
 func isNamed(x ast.Expr, name string) bool {
@@ -242,27 +237,17 @@ func literal(x ast.Expr) (string, bool) {
 }
 
 // messagesOf returns the values of the map of messages by reason, and the one for other reasons.
-func messagesOf(spec *ast.ValueSpec) []string {
-	var messages []string
+func messagesOf(spec *ast.ValueSpec) (messages []string) {
 	if len(spec.Names) != 1 || !slices.Contains([]string{"messages", "otherMessage"}, spec.Names[0].Name) {
 		return nil
 	}
-	for _, value := range spec.Values {
-		if message, ok := literal(value); ok {
+	ast.Inspect(spec, func(node ast.Node) bool {
+		x, _ := node.(ast.Expr)
+		if message, ok := literal(x); ok {
 			messages = append(messages, message)
 		}
-		list, ok := value.(*ast.CompositeLit)
-		if !ok {
-			continue
-		}
-		for _, element := range list.Elts {
-			if pair, ok := element.(*ast.KeyValueExpr); ok {
-				if message, ok := literal(pair.Value); ok {
-					messages = append(messages, message)
-				}
-			}
-		}
-	}
+		return true
+	})
 	return messages
 }
 

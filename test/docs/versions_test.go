@@ -4,6 +4,7 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,8 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// What docs/versions.md says was tested together is what the control planes are built of, and the chart takes no
-// Kubernetes that is older.
+// What docs/versions.md says was tested together is what the control planes are built of; the chart takes no older Kubernetes.
 func TestTestedTogether(t *testing.T) {
 	const controlPlane = "test/localcluster/"
 	minor := func(name string) string { return strings.Join(strings.Split(name, ".")[:2], ".") }
@@ -26,8 +26,8 @@ func TestTestedTogether(t *testing.T) {
 	}
 	want := []string{row(kubernetes, trainer, jobSet)}
 	oldest := minor(kubernetes)
-	for _, dir := range expect.Must(filepath.Glob(filepath.Join("..", "..", controlPlane, "kubernetes-*")))(t) {
-		other := required(t, controlPlane+filepath.Base(dir), "k8s.io/kubernetes")
+	for _, dir := range expect.Must(fs.Glob(root, controlPlane+"kubernetes-*"))(t) {
+		other := required(t, dir, "k8s.io/kubernetes")
 		want, oldest = append(want, row(other, trainer, jobSet)), min(oldest, minor(other))
 	}
 	for _, with := range []struct{ trainer, jobSet string }{{"trainer-2.1", "trainer-2.1"}, {"trainer-2.2", "jobset-0.11"}} {
@@ -54,8 +54,11 @@ func required(t *testing.T, dir, module string) string {
 	return found[1]
 }
 
+// root is the repository's.
+var root = os.DirFS(filepath.Join("..", ".."))
+
 // file returns the text of a file below the repository's root.
 func file(t *testing.T, path string) string {
 	t.Helper()
-	return string(expect.Must(os.ReadFile(filepath.Join("..", "..", path)))(t))
+	return string(expect.Must(fs.ReadFile(root, path))(t))
 }

@@ -17,8 +17,7 @@ type part struct {
 	needs []string
 	// after names a part that would keep the processors too busy beside it.
 	after string
-	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
-	// for their clusters most of the time.
+	// busy is set where it keeps all processors busy. It gives way to parts that mostly wait for their clusters.
 	busy bool
 	// parallel is set where many specs wait for one cluster at a time, which keeps it busy, or where a cluster has
 	// so many processes that its leaders lose their leases beside others.
@@ -65,12 +64,10 @@ var (
 // field holds the manager's entry, what it becomes, and which writes Trainer takes.
 const ofGenerations = "(mainjob|exact|others|generation)_test"
 
-// required are the specs that a change has to pass: the main ways of a TrainJob, and what
-// docs/dev/invariants.md promises.
+// required are the specs that a change has to pass: a TrainJob's main ways, and what docs/dev/invariants.md promises.
 const required = "(core || invariant) && !long"
 
-// gateParts are what every change has to pass, in the order in which they start: first what takes
-// longest and mostly waits.
+// gateParts are what every change has to pass, in the order of their start: first what takes longest and mostly waits.
 var gateParts = []part{
 	generated, binaries, modules, nodeImage,
 	parallel(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15")),
@@ -85,7 +82,6 @@ var gateParts = []part{
 	{name: "generations", target: []string{"generations-sample"}, busy: true, specs: true, needs: []string{"generated"}},
 }
 
-// allParts are everything there is.
 var allParts = []part{
 	generated, and(binaries, "test/monitoring/monitoring.test"), modules, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},

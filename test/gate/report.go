@@ -152,8 +152,7 @@ func summary(results []result, all bool) string {
 	return b.String()
 }
 
-// left counts the specs of a part that no part of the same suite has run. Of a suite that several
-// parts share, the last one tells of all.
+// left counts the specs of a part that no part of its suite has run. Of several, the last part tells of all.
 func left(results []result, i int) int {
 	r := results[i]
 	if r.Suite == "" {

@@ -242,8 +242,7 @@ func (r *run) play(ctx context.Context, p part, commit string) result {
 // endsWithin is how long the targets of a part may take down their control planes.
 const endsWithin = time.Minute
 
-// environment is ours without what would choose a cluster, or other specs, for every part: they are
-// what the table of parts says.
+// environment is ours without what would choose a cluster or specs for every part: the table of parts says those.
 func environment() []string {
 	choices := []string{"KUBECONFIG", "LOCAL_DIR", "FLEET_DIR", "FLEET_MANAGER", "FLEET_WORKERS", "NODES", "INTEGRATION",
 		"TRAINER", "KUBERNETES", "REPORT", "BUILT", "MAKEFLAGS", "MFLAGS"}
@@ -272,7 +271,6 @@ func (r *run) read(p part, commit string) (result, bool) {
 // changed marks a checkout with changes that no commit has: nothing of it is taken for tested.
 const changed = "+changes"
 
-// commitOf names the state of the checkout.
 func commitOf(ctx context.Context) (string, error) {
 	head, errHead := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
 	status, errStatus := exec.CommandContext(ctx, "git", "status", "--porcelain").Output()

@@ -51,8 +51,7 @@ func jobSet[T any](t *testing.T, a answer) T {
 	return expect.FromJSON[T](t, string(a.JobSet))
 }
 
-// podsOf reads a JobSet. Lists that Kubernetes reads by key come sorted, and containers
-// too when their order is not known.
+// podsOf reads a JobSet. Lists that are read by key come sorted, and containers too when their order is not known.
 func podsOf(t *testing.T, a answer, anyOrder bool) pods {
 	t.Helper()
 	p := jobSet[pods](t, a)
@@ -99,8 +98,6 @@ func (c converted) String() string {
 	return fmt.Sprintf("runtime:   %s\noriginal:  %s\nconverted: %s", c.runtime, c.original, c.result)
 }
 
-type conversion func([]byte) ([]byte, []string, field.ErrorList)
-
 // batch bounds how many manifests are in memory at a time.
 const batch = 1000
 
@@ -108,7 +105,7 @@ const batch = 1000
 type direction struct {
 	proposal bool
 	newJob   func(random.Source) random.Object
-	convert  conversion
+	convert  func([]byte) ([]byte, []string, field.ErrorList)
 	from, to trainjob.TrainerVersion
 	count    int
 }
@@ -117,23 +114,20 @@ type direction struct {
 func (d direction) prove(t *testing.T) {
 	t.Helper()
 	s, exact := random.New(*seed).Taken(), 0
-	from, to := newCRD(t, d.from), newCRD(t, d.to)
+	from, to := crd(t, d.from), crd(t, d.to)
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
 		for i, c := range all {
-			if refusals := from.refusals(t, c.original); len(refusals) > 0 && !d.proposal {
-				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, refusals, c)
-			}
-			if refusals := to.refusals(t, c.result); len(refusals) > 0 {
-				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, refusals, c)
-			}
+			found := refusals(t, from, c.original)
+			expect.Need(t, len(found) == 0 || d.proposal, "Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, found, c)
+			found = refusals(t, to, c.result)
+			expect.Need(t, len(found) == 0, "Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, found, c)
 		}
 		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.others }))
 		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
 		for i, c := range all {
-			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
-				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s", start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
-			}
+			diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder))
+			expect.Need(t, diff == "", "Manifest %d (-seed %d) gives other pods with %s than with %s (-%[4]s,+%[3]s):\n%[5]s\n%[6]s", start+i, *seed, d.to, d.from, diff, c)
 			if !c.anyOrder {
 				exact++
 			}
@@ -148,9 +142,7 @@ func (d direction) convertAll(t *testing.T, s random.Source, count int) []conver
 	for range count {
 		c := converted{runtime: encode(t, s.Runtime()), original: encode(t, d.newJob(s))}
 		result, warnings, errs := d.convert(c.original)
-		if len(errs) > 0 {
-			t.Fatalf("Converting %s (-seed %d): %v", c.original, *seed, errs.ToAggregate())
-		}
+		expect.Need(t, len(errs) == 0, "Converting %s (-seed %d): %v", c.original, *seed, errs)
 		c.others, c.result = withoutOurs(t, c.original), result
 		c.anyOrder = slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "order may differ") })
 		all = append(all, c)
@@ -162,10 +154,8 @@ func questions(all []converted, job func(converted) json.RawMessage) []question 
 	return expect.Each(all, func(c converted) question { return question{Runtime: c.runtime, Job: job(c)} })
 }
 
-const owner = "example.com/owner"
-
 func toRuntimePatches(data []byte) ([]byte, []string, field.ErrorList) {
-	return convert.ManifestToRuntimePatches(data, owner)
+	return convert.ManifestToRuntimePatches(data, "example.com/owner")
 }
 
 func overridesJob(s random.Source) random.Object {
@@ -222,8 +212,7 @@ func TestProposalToPatches(t *testing.T) {
 	}.prove(t)
 }
 
-// proposed hands the overrides of a TrainJob out to managers, one after the other, in a
-// shape that depends on how many overrides there are.
+// proposed hands the overrides of a TrainJob out to managers, in a shape that depends on how many there are.
 func proposed(t *testing.T, data []byte) random.Object {
 	t.Helper()
 	job := recoded[random.Object](t, json.RawMessage(data))

@@ -17,12 +17,14 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -59,23 +61,21 @@ const oracle = "github.com/kueue-trainer/kueue-trainer/test/generations/oracle"
 var binaries string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "generations")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binaries = dir
+	code := 1
+	err := attempt.To(func() {
+		binaries = attempt.Must(os.MkdirTemp("", "generations"))
+		defer os.RemoveAll(binaries)
 		for generation, module := range modules {
-			build := exec.Command("go", "build", "-C", filepath.Join("..", "localcluster", module), "-o", filepath.Join(dir, generation.String()), oracle)
-			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "Building the oracle of Trainer %s: %v\n%s", generation, err, out)
-				return 1
-			}
+			build := exec.Command("go", "build", "-C", filepath.Join("..", "localcluster", module), "-o", filepath.Join(binaries, generation.String()), oracle)
+			out, err := build.CombinedOutput()
+			attempt.Succeed(err, "Building the oracle of Trainer %s: %s", generation, out)
 		}
-		return m.Run()
-	}())
+		code = m.Run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
 }
 
 func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question) []answer {
@@ -85,38 +85,30 @@ func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question)
 	size := max(1, (len(questions)+runtime.NumCPU()-1)/runtime.NumCPU())
 	for start := 0; start < len(questions); start += size {
 		end := min(start+size, len(questions))
-		group.Go(func() error { return fill(answers[start:end], generation, questions[start:end]) })
+		group.Go(func() error {
+			return attempt.To(func() { fill(answers[start:end], generation, questions[start:end]) })
+		})
 	}
 	expect.NoError(t, group.Wait())
 	return answers
 }
 
-func fill(answers []answer, generation trainjob.TrainerVersion, questions []question) error {
+func fill(answers []answer, generation trainjob.TrainerVersion, questions []question) {
 	var in bytes.Buffer
 	encoder := json.NewEncoder(&in)
 	for _, q := range questions {
-		if err := encoder.Encode(q); err != nil {
-			return err
-		}
+		attempt.Succeed(encoder.Encode(q))
 	}
 	cmd := exec.Command(filepath.Join(binaries, generation.String()))
 	cmd.Stdin, cmd.Stderr = &in, os.Stderr
 	cmd.Env = append(os.Environ(), "GOGC=1000") // Most of an answer's time is garbage collection otherwise.
-	out, err := cmd.Output()
-	if err != nil {
-		return err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(out))
+	decoder := json.NewDecoder(bytes.NewReader(attempt.Must(cmd.Output())))
 	for i := range answers {
-		if err := decoder.Decode(&answers[i]); err != nil {
-			return fmt.Errorf("reading answer %d of %d: %w", i, len(answers), err)
-		}
+		attempt.Succeed(decoder.Decode(&answers[i]), "reading answer %d of %d", i, len(answers))
 	}
-	return nil
 }
 
-// TestProvenance takes each source away in turn, as the test of package provenance does
-// with Trainer's library of our own go.mod.
+// TestProvenance takes each source away in turn, as the test of package provenance does with Trainer's newest library.
 func TestProvenance(t *testing.T) {
 	for generation := range modules {
 		t.Run(generation.String(), func(t *testing.T) {
@@ -172,30 +164,31 @@ func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 	return expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
 }
 
-// TestRules compares the verdicts on TrainJobs that have something wrong with them
-// more often than not with those of the CRD and the webhook of each release.
+// TestRules compares the verdicts on TrainJobs, most of them wrong, with those of CRD and webhook of each release.
 func TestRules(t *testing.T) {
 	for generation := range modules {
 		t.Run(generation.String(), func(t *testing.T) {
-			schema, s := newCRD(t, generation), random.New(*seed)
+			schema, s := crd(t, generation), random.New(*seed)
 			var verdicts []rules.Verdict
 			var questions []question
 			for range *manifests / 4 {
 				// Names and images of the TrainJob itself are not what the rules are about.
 				fields := patchesOf(s, generation)
-				s.Damage(fields[fieldOf(generation)])
+				for _, patches := range fields {
+					s.Damage(patches)
+				}
 				q := question{Runtime: s.Runtime(), Job: s.Bare(fields), Validate: true}
 				verdicts = append(verdicts, rules.Create(generation, recoded[*trainer.TrainingRuntimeSpec](t, q.Runtime), ruled(t, fields)))
 				questions = append(questions, q)
 			}
 			refused := 0
 			for i, webhook := range ask(t, generation, questions) {
-				refusals := append(schema.refusals(t, questions[i].Job), webhook.refusals()...)
-				if len(refusals) > 0 {
+				found := append(refusals(t, schema, questions[i].Job), webhook.refusals()...)
+				if len(found) > 0 {
 					refused++
 				}
-				if errs := verdicts[i].Errors; (len(refusals) > 0) != (len(errs) > 0) {
-					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, errs.ToAggregate(), encode(t, questions[i]))
+				if errs := verdicts[i].Errors; (len(found) > 0) != (len(errs) > 0) {
+					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, found, errs.ToAggregate(), encode(t, questions[i]))
 				}
 			}
 			t.Logf("%d attempts, %d of them refused (-seed %d)", len(questions), refused, *seed)
@@ -206,16 +199,9 @@ func TestRules(t *testing.T) {
 // patchesOf is a spec with patches as a release has them.
 func patchesOf(s random.Source, generation trainjob.TrainerVersion) random.Object {
 	if generation == trainjob.Trainer21 {
-		return random.Object{fieldOf(generation): s.PodTemplateOverrides()}
+		return random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
 	}
-	return random.Object{fieldOf(generation): s.RuntimePatches(true)}
-}
-
-func fieldOf(generation trainjob.TrainerVersion) string {
-	if generation == trainjob.Trainer21 {
-		return "podTemplateOverrides"
-	}
-	return "runtimePatches"
+	return random.Object{"runtimePatches": s.RuntimePatches(true)}
 }
 
 // ruled is what the rules look at in a spec.
@@ -274,7 +260,7 @@ func TestFields(t *testing.T) {
 		"nulls":                           {spec: `"trainer":null,"initializer":null,"suspend":null`},
 	}
 	for generation := range modules {
-		schema := newCRD(t, generation)
+		schema := crd(t, generation)
 		for name, tc := range cases {
 			t.Run(fmt.Sprintf("%s: %s", generation, name), func(t *testing.T) {
 				job := random.New(0).Bare(random.Object{})
@@ -283,8 +269,8 @@ func TestFields(t *testing.T) {
 				}
 				maps.Copy(job["spec"].(random.Object), expect.FromJSON[random.Object](t, "{"+tc.spec+"}"))
 				want := strings.Contains(tc.refused, generation.String())
-				refusals := schema.refusals(t, job)
-				expect.That(t, (len(refusals) > 0) == want, "The CRD finds %q", refusals)
+				found := refusals(t, schema, job)
+				expect.That(t, (len(found) > 0) == want, "The CRD finds %q", found)
 				errs := rules.Fields(generation, encode(t, job))
 				expect.That(t, (len(errs) > 0) == want, "The rules find %v", errs.ToAggregate())
 			})
@@ -293,18 +279,14 @@ func TestFields(t *testing.T) {
 }
 
 // crd is that of TrainJobs in one release.
-type crd struct{ *releases.Schema }
-
-func newCRD(t *testing.T, generation trainjob.TrainerVersion) crd {
+func crd(t *testing.T, generation trainjob.TrainerVersion) *releases.Schema {
 	t.Helper()
-	return crd{expect.Must(releases.NewSchema(generation, releases.TrainJob))(t)}
+	return expect.Must(releases.NewSchema(generation, releases.TrainJob))(t)
 }
 
-func (c crd) refusals(t *testing.T, job any) (texts []string) {
+// refusals are what a CRD finds wrong with a TrainJob.
+func refusals(t *testing.T, crd *releases.Schema, job any) []string {
 	t.Helper()
-	_, errs := c.Check(t.Context(), encode(t, job))
-	for _, err := range errs {
-		texts = append(texts, err.Error())
-	}
-	return texts
+	_, errs := crd.Check(t.Context(), encode(t, job))
+	return expect.Each(errs, func(err *field.Error) string { return err.Error() })
 }

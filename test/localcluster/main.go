@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/fleet"
@@ -44,7 +45,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			repo, err = build.FindRepo()
+			err = attempt.To(func() { repo = build.FindRepo() })
 			return errors.Join(err, fromEnvironment(cmd.Flags()))
 		},
 	}
@@ -82,13 +83,11 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-func withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
+func withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings)) *cobra.Command {
 	var s cluster.Settings
-	cmd := plain(use, short, func(c *cluster.Cluster, ctx context.Context) error {
-		if err := s.Validate(); err != nil {
-			return err
-		}
-		return run(c, ctx, s)
+	cmd := plain(use, short, func(c *cluster.Cluster, ctx context.Context) {
+		attempt.Succeed(s.Validate())
+		run(c, ctx, s)
 	})
 	cmd.Flags().IntVar(&s.Nodes, "nodes", 8, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
 	cmd.Flags().StringVar((*string)(&s.Integration), "integration", string(cluster.External),
@@ -104,23 +103,24 @@ func withSettings(use, short string, run func(*cluster.Cluster, context.Context,
 	return cmd
 }
 
-func plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
-	return command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error { return run(c, ctx) })
-}
-
-func onComponent(verb, short string) *cobra.Command {
-	return command(verb+" NAME", short, cobra.ExactArgs(1), func(c *cluster.Cluster, ctx context.Context, args []string) error {
-		return c.Control(ctx, verb, args[0])
+func plain(use, short string, run func(*cluster.Cluster, context.Context)) *cobra.Command {
+	return command(use, short, func(cmd *cobra.Command, _ []string) {
+		run(cluster.New(repo, localDir, cmd.OutOrStdout()), cmd.Context())
 	})
 }
 
-func command(use, short string, args cobra.PositionalArgs, run func(*cluster.Cluster, context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-		c, err := cluster.New(repo, localDir, cmd.OutOrStdout())
-		if err != nil {
-			return err
-		}
-		return run(c, cmd.Context(), args)
+func onComponent(verb, short string) *cobra.Command {
+	cmd := command(verb+" NAME", short, func(cmd *cobra.Command, args []string) {
+		cluster.New(repo, localDir, cmd.OutOrStdout()).Control(cmd.Context(), verb, args[0])
+	})
+	cmd.Args = cobra.ExactArgs(1)
+	return cmd
+}
+
+// command is one that takes no arguments.
+func command(use, short string, run func(*cobra.Command, []string)) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		return attempt.To(func() { run(cmd, args) })
 	}}
 }
 
@@ -136,41 +136,32 @@ func newKindCommand() *cobra.Command {
 	return kind
 }
 
-func onKind(c *kindcluster.Cluster, use, short string, run func(*kindcluster.Cluster, context.Context) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
-		if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-			return err
-		}
-		c.Out = cmd.OutOrStdout()
+func onKind(c *kindcluster.Cluster, use, short string, run func(*kindcluster.Cluster, context.Context)) *cobra.Command {
+	return command(use, short, func(cmd *cobra.Command, _ []string) {
+		c.Dir = attempt.Must(filepath.Abs(c.Dir))
 		// Images are for Linux, whatever this is.
-		c.Builder = build.Builder{Repo: repo, LogDir: filepath.Join(c.Dir, "logs"), Out: c.Out, OS: "linux"}
-		return run(c, cmd.Context())
-	}}
+		c.Builder = build.Builder{Repo: repo, LogDir: filepath.Join(c.Dir, "logs"), Out: cmd.OutOrStdout(), OS: "linux"}
+		run(c, cmd.Context())
+	})
 }
 
 func newFleetCommand() *cobra.Command {
 	var dir, manager string
 	var workers []string
 	var nodes int
-	command := func(use, short string, run func(*fleet.Fleet, context.Context) error, choices func() []string) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := fleet.New(repo, dir, cmd.OutOrStdout(), nodes, choices()...)
-			if err != nil {
-				return err
-			}
-			return run(f, cmd.Context())
-		}}
-	}
 	root := &cobra.Command{Use: "fleet", Short: "A manager cluster and two workers, connected by MultiKueue"}
 	root.PersistentFlags().StringVar(&dir, "dir", ".fleet",
 		"directory that holds a cluster each in manager, worker1 and worker2, and a kubeconfig with a context for each [$FLEET_DIR]")
-	up := command("up", "Build, start everything that is not running, and connect the clusters", (*fleet.Fleet).Up,
-		func() []string { return append([]string{manager}, workers...) })
+	up := command("up", "Build, start everything that is not running, and connect the clusters", func(cmd *cobra.Command, _ []string) {
+		fleet.New(repo, dir, cmd.OutOrStdout(), nodes, append([]string{manager}, workers...)...).Up(cmd.Context())
+	})
 	const choice = "INTEGRATION or INTEGRATION:TRAINER, such as in-tree or external:2.2"
 	up.Flags().StringVar(&manager, "manager", string(cluster.External), "the manager cluster: "+choice+" [$FLEET_MANAGER]")
 	up.Flags().StringSliceVar(&workers, "workers", []string{string(cluster.External), string(cluster.External)},
 		"the workers: "+choice+", for each [$FLEET_WORKERS]")
 	up.Flags().IntVar(&nodes, "nodes", 8, "number of GPU nodes of each worker [$NODES]")
-	root.AddCommand(up, command("down", "Stop all clusters and remove all but the logs", (*fleet.Fleet).Down, func() []string { return nil }))
+	root.AddCommand(up, command("down", "Stop all clusters and remove all but the logs", func(cmd *cobra.Command, _ []string) {
+		fleet.New(repo, dir, cmd.OutOrStdout(), nodes).Down(cmd.Context())
+	}))
 	return root
 }

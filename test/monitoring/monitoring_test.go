@@ -25,8 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-// notHere says of which series this control plane has none, and why. Everything else that a dashboard
-// asks for has to be there.
+// notHere says of which series this control plane has none, and why. All others that a dashboard asks for have to be there.
 var notHere = map[string]string{
 	"kube_node_": "kube-state-metrics does not run here",
 	"kube_pod_":  "kube-state-metrics does not run here",
@@ -140,7 +139,6 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 	billed(func() *server { return prometheus }, func() time.Time { return run.Start })
 })
 
-// everyPanel returns all panels, those of collapsed rows too.
 func everyPanel(panels []panel) []panel {
 	var all []panel
 	for _, p := range panels {

@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
@@ -47,13 +47,10 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	log := specs.Must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
 	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)
-	process.Dir, process.Stdout, process.Stderr = dir, log, log
-	Expect(process.Start()).To(Succeed(), "make monitoring-test builds it")
-	DeferCleanup(func() {
-		_ = process.Process.Signal(syscall.SIGTERM)
-		_ = process.Wait()
-		_ = log.Close()
-	})
+	process.Dir = dir
+	session, err := gexec.Start(process, log, log)
+	Expect(err).NotTo(HaveOccurred(), "make monitoring-test builds it")
+	DeferCleanup(func() { session.Terminate().Wait() })
 	s := &server{API: promv1.NewAPI(specs.Must(api.NewClient(api.Config{Address: "http://" + address}))), address: address}
 	Eventually(ctx, func(g Gomega) {
 		targets, err := s.Targets(ctx)
@@ -66,8 +63,7 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 	return s
 }
 
-// scrapeJob has a Prometheus read what a monitor of the chart would have it read: with the target's
-// namespace, and the labels of metrics where both have one.
+// scrapeJob is what a monitor of the chart makes: with the target's namespace, but the labels of metrics come first.
 const scrapeJob = `
 - {job_name: %s, scrape_interval: %s, scrape_timeout: %[2]s, static_configs: [{targets: ["%s"], labels: {namespace: %s}}],
    scheme: https, honor_labels: true, authorization: {credentials_file: token}, tls_config: {insecure_skip_verify: true}}`
@@ -105,8 +101,7 @@ func (s *server) firing(ctx context.Context) []string {
 	return names
 }
 
-// selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
-// an alert waits for need not be there.
+// selectors returns the series that an expression asks for, with any value of their labels: what fires need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
 	_, body, err := world.Ask(ctx, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), "")
 	Expect(err).NotTo(HaveOccurred())
@@ -159,8 +154,7 @@ func rulesOf(file string) groups {
 	return read
 }
 
-// soon has alerts fire when their condition has held for seconds, not for many minutes. What else stands
-// in the expressions is left as it is.
+// soon has alerts fire when their condition has held for seconds, not for many minutes.
 func soon(all groups) groups {
 	for _, g := range all.Groups {
 		for _, rule := range g.Rules {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -153,13 +154,7 @@ func waiting(ctx context.Context) int {
 	if err := cluster.Client.List(ctx, &workloads); err != nil {
 		return 0
 	}
-	n := 0
-	for i := range workloads.Items {
-		if workloads.Items[i].Status.Admission == nil {
-			n++
-		}
-	}
-	return n
+	return len(slices.DeleteFunc(workloads.Items, func(wl kueue.Workload) bool { return wl.Status.Admission != nil }))
 }
 
 // makeStuck makes a TrainJob that brings along a Workload that does not exist.

@@ -149,7 +149,6 @@ func judge(fates []fate) error {
 
 func (f fate) tell() { fmt.Printf("%s (%s)\n  %s\n", f.Breaks, f.File, f.outcome()) }
 
-// outcome says in a few words what became of a mutant.
 func (f fate) outcome() string {
 	switch {
 	case f.err != nil:
@@ -196,8 +195,7 @@ func runSpec(ctx context.Context, root, dir, specs string, m mutant) []string {
 	return verdict(out, err, failedSpec)
 }
 
-// exchange builds the manager and starts it. Who repairs the control plane gets the one
-// without a bug, so specs that do are no use here.
+// exchange builds the manager and starts it. Specs that repair the control plane get the one without a bug: no use here.
 func exchange(ctx context.Context, root string, flags ...string) {
 	args := slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w", "-o", filepath.Join(root, "bin", manager), "./cmd/" + manager})
 	attempt.Must(command(ctx, root, "go", args...))
@@ -212,8 +210,7 @@ func (m mutant) applied(content string) (string, error) {
 	return strings.Replace(content, m.Search, m.Replace, 1), nil
 }
 
-// overlay writes the changed file and a file for the go command's -overlay into dir, and
-// returns the name of the latter.
+// overlay writes the changed file and one for the go command's -overlay into dir, and returns the name of the latter.
 func (m mutant) overlay(root, dir string) string {
 	file, name, replacement := filepath.Join(root, m.File), filepath.Join(dir, "overlay.json"), filepath.Join(dir, filepath.Base(m.File))
 	changed := attempt.Must(m.applied(string(attempt.Must(os.ReadFile(file)))))
@@ -222,8 +219,7 @@ func (m mutant) overlay(root, dir string) string {
 	return name
 }
 
-// verdict tells a failed test from a command that could not do its work, which ends the attempt. failed finds the
-// names of the tests that failed.
+// verdict tells tests that failed, whose names a pattern finds, from a command that could not do its work.
 func verdict(out string, err error, failed *regexp.Regexp) (names []string) {
 	if err == nil {
 		if strings.Contains(out, "no tests to run") {

@@ -15,14 +15,10 @@ func TestMutantsApply(t *testing.T) {
 	root := expect.Must(world.Root())(t)
 	seen := map[string]bool{}
 	for _, m := range mutants {
-		content, err := os.ReadFile(filepath.Join(root, m.File))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		changed, err := m.applied(string(content))
+		content := string(expect.Must(os.ReadFile(filepath.Join(root, m.File)))(t))
+		changed, err := m.applied(content)
 		expect.That(t, err == nil, "%s: %v", m.Breaks, err)
-		expect.That(t, err != nil || changed != string(content), "%s: the mutant changes nothing", m.Breaks)
+		expect.That(t, err != nil || changed != content, "%s: the mutant changes nothing", m.Breaks)
 		expect.That(t, m.Test != "" || m.Spec != "", "%s: no test or spec is named that has to fail", m.Breaks)
 		expect.That(t, !seen[m.Breaks], "%s: two mutants have this name", m.Breaks)
 		seen[m.Breaks] = true

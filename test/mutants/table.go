@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// mutants are grouped by file.
 var mutants = slices.Concat(
 	in("pkg/podset/place.go",
 		bug("fewer placements than replicated jobs are taken for all", "TestPlaceErrorsArePermanentAndSayWhere", "if len(podSets) != len(infos) {", "if len(podSets) < len(infos) {"),

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
 )
@@ -42,47 +42,34 @@ type answer struct {
 	Failure string `json:"failure,omitempty"`
 }
 
+// main reads questions until the input ends and writes an answer to each.
 func main() {
-	if err := answerAll(json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)); err != nil {
-		log.Fatal(err)
-	}
-}
-
-// answerAll reads questions until the input ends and writes an answer to each.
-func answerAll(in *json.Decoder, out *json.Encoder) error {
-	scheme := runtime.NewScheme()
-	if err := trainer.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("registering Trainer's types: %w", err)
-	}
-	world := &world{scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
-	runtimes, err := newRuntimes(world)
-	if err != nil {
-		return fmt.Errorf("setting up Trainer's runtimes: %w", err)
-	}
-	rt := runtimes["ClusterTrainingRuntime."+trainer.GroupVersion.Group]
-	for {
+	world := &world{scheme: runtime.NewScheme(), mapper: meta.NewDefaultRESTMapper(nil)}
+	utilruntime.Must(trainer.AddToScheme(world.scheme))
+	rt := newRuntimes(world)["ClusterTrainingRuntime."+trainer.GroupVersion.Group]
+	for in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout); ; {
 		var q question
 		if err := in.Decode(&q); err == io.EOF {
-			return nil
+			return
 		} else if err != nil {
-			return fmt.Errorf("reading a question: %w", err)
+			log.Fatalf("reading a question: %v", err)
 		}
-		if err := out.Encode(ask(rt, world, q)); err != nil {
-			return fmt.Errorf("writing an answer: %w", err)
-		}
+		utilruntime.Must(out.Encode(ask(rt, world, q)))
 	}
 }
 
 // newRuntimes calls core.New, whose parameters differ between releases: what comes after the first three is nil.
-func newRuntimes(world *world) (map[string]trainerruntime.Runtime, error) {
+func newRuntimes(world *world) map[string]trainerruntime.Runtime {
 	makes := reflect.ValueOf(core.New)
 	args := []reflect.Value{reflect.ValueOf(context.Background()), reflect.ValueOf(world), reflect.ValueOf(world)}
 	for i := len(args); i < makes.Type().NumIn(); i++ {
 		args = append(args, reflect.Zero(makes.Type().In(i)))
 	}
 	out := makes.Call(args)
-	err, _ := out[1].Interface().(error)
-	return out[0].Interface().(map[string]trainerruntime.Runtime), err
+	if err := out[1].Interface(); err != nil {
+		log.Fatalf("setting up Trainer's runtimes: %v", err)
+	}
+	return out[0].Interface().(map[string]trainerruntime.Runtime)
 }
 
 // ask turns a panic into a failure, as the webhook server does.
@@ -99,17 +86,12 @@ func ask(rt trainerruntime.Runtime, world *world, q question) (a answer) {
 	}
 	if q.Validate {
 		_, errs := rt.ValidateObjects(context.Background(), nil, job)
-		return answer{Errors: texts(errs)}
+		for _, err := range errs {
+			a.Errors = append(a.Errors, err.Field+": "+err.Detail)
+		}
+		return a
 	}
 	return render(rt, job)
-}
-
-func texts(errs field.ErrorList) []string {
-	all := make([]string, 0, len(errs))
-	for _, err := range errs {
-		all = append(all, err.Field+": "+err.Detail)
-	}
-	return all
 }
 
 func render(rt trainerruntime.Runtime, job *trainer.TrainJob) answer {

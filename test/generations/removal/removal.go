@@ -43,8 +43,7 @@ func All(in provenance.Input) []Removal {
 	return all
 }
 
-// withoutRuntime leaves what tells Trainer where to put things: the names of replicated
-// jobs and containers, and the labels for the steps.
+// withoutRuntime leaves the names of replicated jobs and containers and the labels of steps, which tell where things go.
 func withoutRuntime(in provenance.Input) provenance.Input {
 	in.Runtime = in.Runtime.DeepCopy()
 	in.Runtime.Template.ObjectMeta.Labels, in.Runtime.Template.ObjectMeta.Annotations = nil, nil
@@ -69,8 +68,7 @@ func names(containers []corev1.Container) []corev1.Container {
 	return bare
 }
 
-// Check compares the fields before and after a source was removed. It tells how many
-// fields the source had set, and what is wrong with one of them.
+// Check compares the fields before and after a source was removed: how many that had set, and what is wrong with one.
 func Check(before []provenance.Field, removed provenance.Source, after []provenance.Field) (checked int, err error) {
 	type place struct{ job, path string }
 	values := map[place]string{}

@@ -27,8 +27,7 @@ type Binary struct {
 	Name string
 	// Dir holds the go.mod to build with, seen from the repository's root.
 	Dir string
-	// Module is the path of the module that Package belongs to. Empty means it is
-	// the repository's own, which is built every time.
+	// Module is the path of Package's module. Empty is the repository's own, which is built every time.
 	Module      string
 	Package     string
 	VersionVars func(version string) []string
@@ -43,8 +42,7 @@ const (
 	JobSetManager  = "jobset"
 )
 
-// All are the binaries of a control plane of that version with that Trainer, in the order in
-// which they are built. People's kubectl is that of the default version.
+// All are the binaries of a control plane of that version with that Trainer, and kubectl of the default version.
 func All(kubernetes, trainer string) []Binary {
 	trainerDir, jobSetDir := trainerDirs(trainer)
 	return []Binary{
@@ -69,8 +67,7 @@ func ofKubernetes(name, version string) Binary {
 		Package: "k8s.io/kubernetes/cmd/" + name, VersionVars: componentVersion}
 }
 
-// Program is the file name of a component's binary. Each generation of Trainer has its own managers,
-// and each version of the control plane its own components, but for the default version.
+// Program is the file name of a component's binary, for the Trainer or, but for the default one, the version that it is of.
 func Program(component, kubernetes, trainer string) string {
 	switch {
 	case component == JobSetManager || component == TrainerManager:
@@ -97,8 +94,7 @@ func gitVersion(variable string) func(string) []string {
 	return func(version string) []string { return []string{"-X " + variable + "=" + version} }
 }
 
-// DefaultKubernetes is the minor version that Kueue is built with, and DefaultTrainer the newest Trainer, which Kueue is
-// built with as well: they come from the same go.mod as Kueue.
+// DefaultKubernetes is the minor version, and DefaultTrainer the generation, that Kueue's own go.mod has.
 const (
 	DefaultKubernetes = "1.36"
 	DefaultTrainer    = "2.3"
@@ -119,8 +115,7 @@ func kubernetesDir(version string) string {
 	return ControlPlaneDir + "/kubernetes-" + version
 }
 
-// trainerDirs hold the go.mod files that Trainer and JobSet are built with. They differ where no set of Kubernetes
-// libraries suits both.
+// trainerDirs hold the go.mod files of Trainer and JobSet, two where no set of Kubernetes libraries suits both.
 func trainerDirs(generation string) (trainer, jobSet string) {
 	trainer = ControlPlaneDir + "/trainer-" + generation
 	switch generation {

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
@@ -43,14 +44,11 @@ type Settings struct {
 	Integration Integration `json:"integration"`
 	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and the newest where none does.
 	Trainer string `json:"trainer"`
-	// Kubernetes is the version of the control plane. Unset means the one that runs already, and
-	// the one that Kueue is built with where none does.
+	// Kubernetes is the version of the control plane. Unset is as of Trainer: Kueue's own where none runs.
 	Kubernetes string `json:"kubernetes"`
-	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
-	// as Kueue is shipped, which is one.
+	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is as shipped, one.
 	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
-	// Dispatches makes it the manager of a fleet: Kueue is set up to hand TrainJobs to other
-	// clusters, and there are no nodes.
+	// Dispatches makes it the manager of a fleet: Kueue hands TrainJobs to other clusters, and there are no nodes.
 	Dispatches bool `json:"dispatches,omitempty"`
 }
 
@@ -86,28 +84,20 @@ func (s Settings) String() string {
 type Cluster struct {
 	Dir string
 	// Builder makes the binaries and knows where the manifests lie.
-	Builder build.Builder
-	// Built is set where up has nothing to build: clusters that come up at the same time have their
-	// binaries in one place.
+	build.Builder
+	// Built is set where up has nothing to build: clusters of one fleet share their binaries.
 	Built bool
-	Out   io.Writer
 
-	state State
+	state state
 	mu    sync.Mutex // guards state: components start in parallel
 }
 
 // New returns the cluster in dir, with what an earlier up left there.
-func New(repo, dir string, out io.Writer) (*Cluster, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	c := &Cluster{Dir: dir, Out: out}
+func New(repo, dir string, out io.Writer) *Cluster {
+	c := &Cluster{Dir: attempt.Must(filepath.Abs(dir))}
 	c.Builder = build.Builder{Repo: repo, LogDir: c.path("logs"), Out: out}
-	if c.state, err = readState(c.path(stateFile)); err != nil {
-		return nil, err
-	}
-	return c, nil
+	c.state = readState(c.path(stateFile))
+	return c
 }
 
 // Exists reports whether up has made a cluster that down has not removed.
@@ -126,60 +116,47 @@ func (c *Cluster) certDir(name string) string             { return c.path("certs
 func (c *Cluster) certFile(name string) string            { return filepath.Join(c.certDir(name), "tls.crt") }
 func (c *Cluster) keyFile(name string) string             { return filepath.Join(c.certDir(name), "tls.key") }
 
-func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
-
 const (
 	stateFile    = "state.json"
 	newStateFile = stateFile + ".new"
 	lockFile     = ".lock"
 )
 
-// State is what outlives the launcher: enough to find every process again.
-type State struct {
+// state is what outlives the launcher: enough to find every process again.
+type state struct {
 	Settings Settings `json:"settings"`
 	// Ports by "component/purpose". They stay the same over restarts, since other components were told.
 	Ports     map[string]int             `json:"ports"`
 	Processes map[string]process.Process `json:"processes"`
 }
 
-func (s State) exists() bool { return s.Ports != nil }
+func (s state) exists() bool { return s.Ports != nil }
 
-// readState starts with the newest Trainer and the default version: the choice where there is no
-// cluster, or one that says nothing of it.
-func readState(path string) (State, error) {
-	state := State{Settings: Settings{Trainer: build.DefaultTrainer, Kubernetes: build.DefaultKubernetes}}
+// readState starts with the newest Trainer and the default version, the choice where no cluster says another.
+func readState(path string) state {
+	known := state{Settings: Settings{Trainer: build.DefaultTrainer, Kubernetes: build.DefaultKubernetes}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return state, nil
+		return known
 	}
-	if err != nil {
-		return state, err
-	}
-	if err := json.Unmarshal(content, &state); err != nil {
-		return state, fmt.Errorf("state file %s is damaged, look for the processes by hand: %w", path, err)
-	}
-	return state, nil
+	attempt.Succeed(err)
+	attempt.Succeed(json.Unmarshal(content, &known), "state file %s is damaged, look for the processes by hand", path)
+	return known
 }
 
 // writeState replaces the file in one step: a launcher killed while writing must not lose the pids.
-func (c *Cluster) writeState() error {
-	content, err := json.MarshalIndent(c.state, "", "  ")
-	if err != nil {
-		return err
-	}
-	temporary := c.path(newStateFile)
-	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, c.path(stateFile))
+func (c *Cluster) writeState() {
+	content := attempt.Must(json.MarshalIndent(c.state, "", "  "))
+	attempt.Succeed(os.WriteFile(c.path(newStateFile), append(content, '\n'), 0o600))
+	attempt.Succeed(os.Rename(c.path(newStateFile), c.path(stateFile)))
 }
 
 // record writes down a started process before anything else happens to it.
-func (c *Cluster) record(name string, p process.Process) error {
+func (c *Cluster) record(name string, p process.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Processes[name] = p
-	return c.writeState()
+	c.writeState()
 }
 
 func (c *Cluster) process(name string) process.Process {
@@ -188,32 +165,22 @@ func (c *Cluster) process(name string) process.Process {
 	return c.state.Processes[name]
 }
 
-// lockExisting is Lock for what needs a cluster.
-func (c *Cluster) lockExisting() (release func(), err error) {
+// lockExisting is lock for what needs a cluster.
+func (c *Cluster) lockExisting() (release func()) {
 	if !c.state.exists() {
-		return nil, fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
+		attempt.Fail("there is no cluster in %s: run `localcluster up` first", c.Dir)
 	}
-	return c.Lock()
+	return c.lock()
 }
 
-// Lock keeps other launchers away from this cluster until it is released.
-func (c *Cluster) Lock() (release func(), err error) {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, err
+// lock keeps other launchers away from this cluster until it is released, or we end.
+func (c *Cluster) lock() (release func()) {
+	attempt.Succeed(os.MkdirAll(c.Dir, 0o755))
+	f := attempt.Must(os.OpenFile(c.path(lockFile), os.O_CREATE|os.O_RDWR, 0o644))
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		attempt.Fail("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
 	}
-	f, err := os.OpenFile(c.path(lockFile), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	release = func() { _ = f.Close() } // It only holds the lock.
-	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		err = fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
-	} else {
-		// Read again: it may have changed until we got the lock.
-		c.state, err = readState(c.path(stateFile))
-	}
-	if err != nil {
-		release()
-	}
-	return release, err
+	// Read again: it may have changed until we got the lock.
+	c.state = readState(c.path(stateFile))
+	return func() { _ = f.Close() } // It only holds the lock.
 }

@@ -11,25 +11,26 @@ import (
 
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
 func TestUpRestartsWhatRunsOnWithAnotherConfiguration(t *testing.T) {
-	c := &Cluster{Dir: t.TempDir(), Builder: build.Builder{Repo: t.TempDir()}, Out: io.Discard, state: State{Processes: map[string]process.Process{}}}
+	c := &Cluster{Dir: t.TempDir(), Builder: build.Builder{Repo: t.TempDir(), Out: io.Discard}}
+	c.state.Processes = map[string]process.Process{}
 	comp := component{name: "sleep", args: func(*Cluster) []string { return []string{"60"} }}
 	authority, key, err := pkiutil.NewCertificateAuthority(certificate(kueueCAName))
 	err = errors.Join(err, pkiutil.WriteCertAndKey(c.path("certs"), "ca", authority, key),
-		os.Mkdir(c.Builder.BinDir(), 0o755), os.Symlink("/bin/sleep", c.binary(comp)))
+		os.Mkdir(c.BinDir(), 0o755), os.Symlink("/bin/sleep", c.binary(comp)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.process(comp.name).Kill(context.Background()) })
+	t.Cleanup(func() { c.process(comp.name).Kill(context.Background()) })
 	var pids []int
 	for _, config := range []string{"a", "a", "b"} {
-		if err := errors.Join(writeFile(c.configFile(comp.name), []byte(config)), c.ensure(t.Context(), comp)); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(c.configFile(comp.name), []byte(config))
+		c.ensure(t.Context(), comp)
 		pids = append(pids, c.process(comp.name).PID)
 	}
 	if pids[0] != pids[1] || pids[1] == pids[2] {
@@ -44,7 +45,7 @@ func TestUpTakesADirectoryWithNothingOfSomebodyElse(t *testing.T) {
 		if err := os.WriteFile(c.path(name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.refuseForeignDir(); (err != nil) != (name == "thesis.tex") {
+		if err := attempt.To(c.refuseForeignDir); (err != nil) != (name == "thesis.tex") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

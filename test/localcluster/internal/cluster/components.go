@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
-// tier is when a component starts: everything in one tier starts at the same time,
-// as soon as the tier before it is healthy. Down goes the other way.
+// tier is when a component starts: with its tier, once the one before is healthy. Down goes the other way.
 type tier int
 
 const (
@@ -35,14 +35,14 @@ type component struct {
 	// name is also that of its user, its log and its configuration.
 	name string
 	tier tier
-	// ports it listens on, by purpose; the first is shown by status.
+	// ports it listens on, by purpose.
 	ports []string
 	// groups of its user.
 	groups []string
 	// servingNames are those besides loopback's that its certificate, if it serves by TLS, must be valid for.
 	servingNames []string
 	// config makes config/NAME.yaml, if there is one.
-	config    func(context.Context, *Cluster) ([]byte, error)
+	config    func(context.Context, *Cluster) []byte
 	configMap configMap
 	args      func(*Cluster) []string
 	probes    []probe
@@ -68,15 +68,16 @@ func components(settings Settings) []component {
 
 func (c *Cluster) components() []component { return components(c.state.Settings) }
 
-func (c *Cluster) find(name string) (component, error) {
+func (c *Cluster) find(name string) component {
 	var names []string
 	for _, comp := range c.components() {
 		if comp.name == name {
-			return comp, nil
+			return comp
 		}
 		names = append(names, comp.name)
 	}
-	return component{}, fmt.Errorf("no component %q in this cluster: it is one of %s", name, strings.Join(names, ", "))
+	attempt.Fail("no component %q in this cluster: it is one of %s", name, strings.Join(names, ", "))
+	return component{}
 }
 
 // binaries are those that the settings need, and kubectl for people.
@@ -87,18 +88,17 @@ func binaries(settings Settings) []build.Binary {
 }
 
 // module is the source of a project at the version that runs here.
-func (c *Cluster) module(ctx context.Context, path string) (build.Module, error) {
+func (c *Cluster) module(ctx context.Context, path string) build.Module {
 	for _, bin := range binaries(c.state.Settings) {
 		if bin.Module == path {
-			return c.Builder.Module(ctx, bin.Dir, path)
+			return c.Module(ctx, bin.Dir, path)
 		}
 	}
 	// No program comes of it: it is at the version that Kueue requires.
-	return c.Builder.Module(ctx, build.ControlPlaneDir, path)
+	return c.Module(ctx, build.ControlPlaneDir, path)
 }
 
-// seldomCollects trades memory for a fifth of the control plane's CPU. The managers are measured,
-// so they run as they are shipped.
+// seldomCollects trades memory for a fifth of the control plane's CPU. Managers, which are measured, run as shipped.
 var seldomCollects = []string{"GOGC=400", "GOMEMLIMIT=1500MiB"}
 
 func (c *Cluster) spec(comp component) process.Spec {
@@ -116,7 +116,7 @@ func (c *Cluster) spec(comp component) process.Spec {
 }
 
 func (c *Cluster) binary(comp component) string {
-	return filepath.Join(c.Builder.BinDir(), build.Program(comp.name, c.state.Settings.Kubernetes, c.state.Settings.Trainer))
+	return filepath.Join(c.BinDir(), build.Program(comp.name, c.state.Settings.Kubernetes, c.state.Settings.Trainer))
 }
 
 // Names of Kueue's configuration for who integrates TrainJobs.
@@ -137,21 +137,17 @@ var (
 	kueueTrainer = manager(component{name: build.KueueTrainer, configMap: kueueTrainerConfigMap}, "kueue-trainer-system", configureKueueTrainer, "", "")
 )
 
-// manager is a controller manager with webhooks that reads config/NAME.yaml: what is shipped in a file of a module, with
-// changes.
+// manager is a controller manager with webhooks, whose config/NAME.yaml is a file of a module with changes.
 func manager(comp component, namespace string, change func(*Cluster, fields), module, file string, args ...string) component {
 	comp.tier = managers
 	comp.ports = []string{"health", "metrics", "webhook"}
 	// The groups of its ServiceAccount: the API server's flow control treats it as it would in a pod.
 	comp.groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
-	comp.config = func(ctx context.Context, c *Cluster) ([]byte, error) {
-		config, err := c.shippedConfig(ctx, module, file)
-		if err != nil {
-			return nil, err
-		}
+	comp.config = func(ctx context.Context, c *Cluster) []byte {
+		config := c.shippedConfig(ctx, module, file)
 		config.listen(c, comp.name)
 		change(c, config)
-		return yaml.Marshal(config)
+		return attempt.Must(yaml.Marshal(config))
 	}
 	comp.args = func(c *Cluster) []string { return append([]string{"--config=" + c.configFile(comp.name)}, args...) }
 	comp.probes = []probe{{"http", "health", "/healthz"}, {"http", "health", "/readyz"}, {"https", "webhook", ""}}
@@ -176,8 +172,7 @@ func configureKueue(c *Cluster, config fields) {
 	config.set(c.certDir("kueue"), "webhook", "certDir")
 }
 
-// ExternalTrainJobs tells a configuration of Kueue that TrainJobs are managed outside, as docs/install.md has it:
-// nobody queues JobSets of his own.
+// ExternalTrainJobs has Kueue leave TrainJobs to others, as docs/install.md says where nobody queues JobSets of his own.
 func ExternalTrainJobs(config fields) {
 	frameworks, _, _ := unstructured.NestedSlice(config, "integrations", "frameworks")
 	config.set(slices.DeleteFunc(frameworks, func(f any) bool { return f == inTreeFramework || f == jobSetFramework }), "integrations", "frameworks")
@@ -233,13 +228,10 @@ func configureKueueTrainer(c *Cluster, config fields) {
 type fields map[string]any
 
 func (f fields) set(value any, path ...string) {
-	if err := unstructured.SetNestedField(f, value, path...); err != nil {
-		panic(fmt.Sprintf("configuration field %v: %v", path, err)) // it is a scalar where we expect a map
-	}
+	attempt.Succeed(unstructured.SetNestedField(f, value, path...), "configuration field %v", path)
 }
 
-// listen moves all servers to the ports of this cluster. Leader election is off: a
-// manager that was killed would come back only after its lease of 15 s has run out.
+// listen moves all servers to the ports of this cluster. With leader election a killed manager would be away for 15 s.
 func (f fields) listen(c *Cluster, name string) {
 	f.set(c.address(name, "health"), "health", "healthProbeBindAddress")
 	f.set(c.address(name, "metrics"), "metrics", "bindAddress")
@@ -249,21 +241,12 @@ func (f fields) listen(c *Cluster, name string) {
 }
 
 // shippedConfig reads a configuration that a project ships; this one ships none.
-func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string) (fields, error) {
+func (c *Cluster) shippedConfig(ctx context.Context, module, file string) fields {
 	config := fields{}
-	if modulePath == "" {
-		return config, nil
+	if module == "" {
+		return config
 	}
-	module, err := c.module(ctx, modulePath)
-	if err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(filepath.Join(module.Dir, file))
-	if err == nil {
-		err = yaml.Unmarshal(content, &config)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s of %s: %w", file, modulePath, err)
-	}
-	return config, nil
+	content := attempt.Must(os.ReadFile(filepath.Join(c.module(ctx, module).Dir, file)))
+	attempt.Succeed(yaml.Unmarshal(content, &config), "%s of %s", file, module)
+	return config
 }

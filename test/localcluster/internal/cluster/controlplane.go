@@ -10,14 +10,14 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
 )
 
 // mastersGroup may do anything, without RBAC.
 const mastersGroup = "system:masters"
 
-// clientQPS and clientBurst are Kueue's own defaults. Kubernetes' (20 and 50 per
-// second) would be what a test with many jobs measures.
+// clientQPS and clientBurst are Kueue's. Kubernetes' 20 and 50 would be what a test with many jobs measures.
 const (
 	clientQPS   = 300
 	clientBurst = 500
@@ -53,7 +53,7 @@ var apiServer = component{
 	tier:         api,
 	ports:        []string{"secure"},
 	servingNames: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-	config:       func(context.Context, *Cluster) ([]byte, error) { return auditPolicy, nil },
+	config:       func(context.Context, *Cluster) []byte { return auditPolicy },
 	args: func(c *Cluster) []string {
 		return append(c.tlsServing("kube-apiserver"),
 			"--etcd-servers=http://"+c.address("etcd", "client"),
@@ -140,14 +140,14 @@ var scheduler = component{
 	name:  "kube-scheduler",
 	tier:  core,
 	ports: []string{"secure"},
-	config: func(_ context.Context, c *Cluster) ([]byte, error) {
-		return yaml.Marshal(map[string]any{
+	config: func(_ context.Context, c *Cluster) []byte {
+		return attempt.Must(yaml.Marshal(map[string]any{
 			"apiVersion":     "kubescheduler.config.k8s.io/v1",
 			"kind":           "KubeSchedulerConfiguration",
 			"leaderElection": map[string]any{"leaderElect": false},
 			"clientConnection": map[string]any{
 				"kubeconfig": c.componentKubeconfig("kube-scheduler"), "qps": clientQPS, "burst": clientBurst},
-		})
+		}))
 	},
 	args: func(c *Cluster) []string {
 		return append(c.secureServing("kube-scheduler"), "--config="+c.configFile("kube-scheduler"))
@@ -160,7 +160,7 @@ var kwok = component{
 	tier:   core,
 	ports:  []string{"server"},
 	groups: []string{mastersGroup},
-	config: func(context.Context, *Cluster) ([]byte, error) { return nodes.KwokConfiguration, nil },
+	config: func(context.Context, *Cluster) []byte { return nodes.KwokConfiguration },
 	args: func(c *Cluster) []string {
 		return []string{
 			"--kubeconfig=" + c.componentKubeconfig("kwok"),

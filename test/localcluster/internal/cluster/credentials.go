@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -22,6 +21,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 )
 
 const (
@@ -31,24 +32,20 @@ const (
 	authorityKeyFile  = "certs/ca.key"
 )
 
-// validity is long because Kueue looks 90 days ahead and would replace a
-// certificate that ends before, and because a cluster may be left running.
+// validity is long: Kueue would replace a certificate that ends within 90 days, and a cluster may be left running.
 const validity = 10 * 365 * 24 * time.Hour
 
 // makeCredentials writes all certificates, tokens and kubeconfigs. They are made once: what runs already has read them.
-func (c *Cluster) makeCredentials() error {
+func (c *Cluster) makeCredentials() {
 	if _, err := os.Stat(c.Kubeconfig()); !errors.Is(err, fs.ErrNotExist) {
-		return err
+		attempt.Succeed(err)
+		return
 	}
 	// Kueue's certificate rotation accepts an authority only with an RSA key, and with this name.
 	authority, key, err := pkiutil.NewCertificateAuthority(certificate(kueueCAName))
-	if err != nil {
-		return err
-	}
-	if err := c.writeCertificates(authority, key); err != nil {
-		return err
-	}
-	return c.writeUsers(pkiutil.EncodeCertPEM(authority))
+	attempt.Succeed(err)
+	c.writeCertificates(authority, key)
+	c.writeUsers(pkiutil.EncodeCertPEM(authority))
 }
 
 // certificate is one for a server on loopback, valid for dnsNames too.
@@ -62,43 +59,31 @@ func certificate(name string, dnsNames ...string) *pkiutil.CertConfig {
 	}
 }
 
-func (c *Cluster) writeCertificates(authority *x509.Certificate, key crypto.Signer) error {
-	signingKey, err := pkiutil.GeneratePrivateKey(kubeadm.EncryptionAlgorithmRSA2048)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(
-		pkiutil.WriteCertAndKey(c.path("certs"), "ca", authority, key),
-		pkiutil.WriteKey(c.path("certs"), "service-account", signingKey))
+func (c *Cluster) writeCertificates(authority *x509.Certificate, authorityKey crypto.Signer) {
+	attempt.Succeed(pkiutil.WriteCertAndKey(c.path("certs"), "ca", authority, authorityKey))
+	signingKey := attempt.Must(pkiutil.GeneratePrivateKey(kubeadm.EncryptionAlgorithmRSA2048))
+	attempt.Succeed(pkiutil.WriteKey(c.path("certs"), "service-account", signingKey))
 	for _, comp := range components(Settings{Integration: External}) {
-		err = errors.Join(err, c.writeServing(authority, key, comp))
+		config := certificate(comp.name, comp.servingNames...)
+		config.EncryptionAlgorithm = kubeadm.EncryptionAlgorithmECDSAP256
+		cert, key, err := pkiutil.NewCertAndKey(authority, authorityKey, config)
+		attempt.Succeed(err, "%s", comp.name)
+		// The second is where controller-runtime looks below $TMPDIR, and Trainer knows no other place.
+		for _, dir := range []string{c.certDir(comp.name), filepath.Join(c.certDir(comp.name), "k8s-webhook-server", "serving-certs")} {
+			attempt.Succeed(pkiutil.WriteCertAndKey(dir, "tls", cert, key))
+		}
 	}
-	return err
-}
-
-func (c *Cluster) writeServing(authority *x509.Certificate, authorityKey crypto.Signer, comp component) error {
-	config := certificate(comp.name, comp.servingNames...)
-	config.EncryptionAlgorithm = kubeadm.EncryptionAlgorithmECDSAP256
-	cert, key, err := pkiutil.NewCertAndKey(authority, authorityKey, config)
-	if err != nil {
-		return fmt.Errorf("%s: %w", comp.name, err)
-	}
-	// The second is where controller-runtime looks below $TMPDIR, and Trainer knows no other place.
-	return errors.Join(pkiutil.WriteCertAndKey(c.certDir(comp.name), "tls", cert, key),
-		pkiutil.WriteCertAndKey(filepath.Join(c.certDir(comp.name), "k8s-webhook-server", "serving-certs"), "tls", cert, key))
 }
 
 // writeUsers writes who authenticates by which token, one kubeconfig for people, with a context each, and one per
 // component, kueue-trainer always: the API server reads the tokens when it starts. The file for people comes last: it
 // says that all are there.
-func (c *Cluster) writeUsers(authority []byte) error {
-	var tokens bytes.Buffer
-	w := csv.NewWriter(&tokens)
+func (c *Cluster) writeUsers(authority []byte) {
+	var users [][]string
 	server := &clientcmdapi.Cluster{Server: "https://" + c.address("kube-apiserver", "secure"), CertificateAuthorityData: authority}
-	// A csv.Writer keeps its error.
 	add := func(config *clientcmdapi.Config, name string, groups ...string) {
 		token := rand.Text()
-		_ = w.Write([]string{token, name, name, strings.Join(groups, ",")})
+		users = append(users, []string{token, name, name, strings.Join(groups, ",")})
 		config.Clusters["localcluster"] = server
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 		config.Contexts[name] = &clientcmdapi.Context{Cluster: "localcluster", AuthInfo: name}
@@ -107,23 +92,19 @@ func (c *Cluster) writeUsers(authority []byte) error {
 	people := clientcmdapi.NewConfig()
 	add(people, "user")
 	add(people, "admin", mastersGroup)
-	var err error
 	for _, comp := range components(Settings{Integration: External}) {
 		own := clientcmdapi.NewConfig()
 		add(own, comp.name, comp.groups...)
-		err = errors.Join(err, clientcmd.WriteToFile(*own, c.componentKubeconfig(comp.name)))
+		attempt.Succeed(clientcmd.WriteToFile(*own, c.componentKubeconfig(comp.name)))
 	}
-	w.Flush()
-	if err := errors.Join(err, w.Error(), writeFile(c.path(tokenFile), tokens.Bytes())); err != nil {
-		return err
-	}
-	return clientcmd.WriteToFile(*people, c.Kubeconfig())
+	var tokens bytes.Buffer
+	attempt.Succeed(csv.NewWriter(&tokens).WriteAll(users))
+	writeFile(c.path(tokenFile), tokens.Bytes())
+	attempt.Succeed(clientcmd.WriteToFile(*people, c.Kubeconfig()))
 }
 
 // writeFile makes the directory too, and keeps the file to its owner: most hold keys.
-func writeFile(path string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, content, 0o600)
+func writeFile(path string, content []byte) {
+	attempt.Succeed(os.MkdirAll(filepath.Dir(path), 0o755))
+	attempt.Succeed(os.WriteFile(path, content, 0o600))
 }

@@ -6,21 +6,19 @@ import (
 	"context"
 	_ "embed"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/types"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
@@ -41,7 +39,7 @@ type Bundle struct {
 	// Program of its Deployment, which a process stands in for here; empty without one.
 	Program string
 	// Adjust changes what cannot be installed as it is shipped.
-	Adjust func([]*unstructured.Unstructured) error
+	Adjust func([]*unstructured.Unstructured)
 }
 
 // Shipped are what is installed as its project ships it.
@@ -63,15 +61,15 @@ func Shipped() []Bundle {
 }
 
 // Render makes the objects of a bundle from the source of its module, by an overlay in dir. Its images come without a tag.
-func (b Bundle) Render(module build.Module, dir string) ([]*unstructured.Unstructured, error) {
+func (b Bundle) Render(module build.Module, dir string) []*unstructured.Unstructured {
 	for i := range b.Images {
 		b.Images[i].NewTag = module.Version
 	}
-	objects, err := manifests.Render(module.Dir, b.Kustomization, filepath.Join(dir, b.Name))
-	if err == nil && b.Adjust != nil {
-		err = b.Adjust(objects)
+	objects := manifests.Render(module.Dir, b.Kustomization, filepath.Join(dir, b.Name))
+	if b.Adjust != nil {
+		b.Adjust(objects)
 	}
-	return objects, err
+	return objects
 }
 
 // bundles are what is installed, from the places where each project keeps it. Trainer
@@ -94,67 +92,49 @@ func bundles(settings Settings) []Bundle {
 var ourBundle = Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Kustomization: types.Kustomization{
 	Resources: []string{"config/rbac", "config/webhook", "config/policies"}}}
 
-// render makes the objects of all bundles. It needs no cluster and takes a while, so it
-// runs while etcd and the API server start.
-func (c *Cluster) render(ctx context.Context) ([]*unstructured.Unstructured, error) {
+// render makes the objects of all bundles. It needs no cluster and takes a while.
+func (c *Cluster) render(ctx context.Context) []*unstructured.Unstructured {
 	all := bundles(c.state.Settings)
 	rendered := make([][]*unstructured.Unstructured, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, b := range all {
-		group.Go(func() (err error) {
-			rendered[i], err = c.renderBundle(ctx, b)
-			return err
-		})
+		group.Go(func() error { return attempt.To(func() { rendered[i] = c.renderBundle(ctx, b) }) })
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return slices.Concat(rendered...), nil
+	attempt.Succeed(group.Wait())
+	return slices.Concat(rendered...)
 }
 
 // OwnObjects are what a cluster for the specs has besides the projects' own manifests: the
 // namespace for jobs, a StorageClass that binds, the permissions of context "user". They come before the scheduler,
 // which waits longer and longer between attempts while it has no permissions.
-func OwnObjects() []*unstructured.Unstructured { return manifests.MustDecode(clusterManifest) }
+func OwnObjects() []*unstructured.Unstructured { return manifests.Decode(clusterManifest) }
 
-func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.Unstructured, error) {
-	module, err := build.Module{Dir: c.Builder.Repo}, error(nil)
+func (c *Cluster) renderBundle(ctx context.Context, b Bundle) []*unstructured.Unstructured {
+	module := build.Module{Dir: c.Repo}
 	if b.Module != "" {
-		module, err = c.module(ctx, b.Module)
+		module = c.module(ctx, b.Module)
 	}
-	if err != nil {
-		return nil, err
-	}
-	objects, err := b.Render(module, c.path("manifests"))
-	if err != nil || b.Program == "" {
-		return objects, err
-	}
-	authority, err := os.ReadFile(c.path(authorityCertFile))
-	if err != nil {
-		return nil, err
+	objects := b.Render(module, c.path("manifests"))
+	if b.Program == "" {
+		return objects
 	}
 	return manifests.Retarget(objects, manifests.Target{
-		User: b.Program, WebhookURL: "https://" + c.address(b.Program, "webhook"), CABundle: authority})
-}
-
-func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*unstructured.Unstructured) error {
-	secret, errSecret := c.kueueSecret()
-	configs, errConfigs := c.configMaps(ctx)
-	if err := errors.Join(errSecret, errConfigs); err != nil {
-		return err
-	}
-	return client.Install(ctx, withNamespaces(append(append(objects, secret), configs...)))
+		User: b.Program, WebhookURL: "https://" + c.address(b.Program, "webhook"), CABundle: attempt.Must(os.ReadFile(c.path(authorityCertFile)))})
 }
 
 // withNamespaces adds the namespaces that objects are in but no manifest makes.
 func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	used := sets.New[string]()
+	missing := sets.New[string]()
 	for _, obj := range objects {
-		used.Insert(obj.GetNamespace())
+		missing.Insert(obj.GetNamespace())
 	}
 	// Of cluster-wide objects, and two that are there already.
-	used.Delete("", metav1.NamespaceSystem, JobsNamespace)
-	for name := range used.Delete(manifests.NamesOf(objects, manifests.Namespace)...) {
+	missing.Delete("", metav1.NamespaceSystem, JobsNamespace)
+	made, _ := manifests.Partition(objects, manifests.Namespace)
+	for _, namespace := range made {
+		missing.Delete(namespace.GetName())
+	}
+	for name := range missing {
 		namespace := &unstructured.Unstructured{}
 		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(manifests.Namespace))
 		namespace.SetName(name)
@@ -166,24 +146,19 @@ func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstru
 // kueueCAName must be a name of the authority, else Kueue's certificate management replaces it.
 const kueueCAName = "kueue-ca"
 
-// kueueSecret is where Kueue's certificate management keeps its certificates. Filled
-// with those of this cluster it leaves everything as it is.
-func (c *Cluster) kueueSecret() (*unstructured.Unstructured, error) {
+// kueueSecret is where Kueue keeps its certificates. Filled with those of this cluster it leaves everything as it is.
+func (c *Cluster) kueueSecret() *unstructured.Unstructured {
 	data := map[string]any{}
 	for key, path := range map[string]string{
 		"ca.crt": c.path(authorityCertFile), "ca.key": c.path(authorityKeyFile),
 		"tls.crt": c.certFile("kueue"), "tls.key": c.keyFile("kueue"),
 	} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		data[key] = base64.StdEncoding.EncodeToString(content)
+		data[key] = base64.StdEncoding.EncodeToString(attempt.Must(os.ReadFile(path)))
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
 		"metadata": map[string]any{"name": "kueue-webhook-server-cert", "namespace": "kueue-system"},
-	}}, nil
+	}}
 }
 
 // versionLabel is where Helm charts, Kueue's too, say which release they install.
@@ -205,47 +180,34 @@ var (
 )
 
 // configMaps are those of this cluster, with the configurations that prepare wrote.
-func (c *Cluster) configMaps(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
+func (c *Cluster) configMaps(ctx context.Context) (objects []*unstructured.Unstructured) {
 	for _, comp := range c.components() {
 		own := comp.configMap
 		if own.file == "" {
 			continue
 		}
-		content, err := os.ReadFile(c.configFile(comp.name))
-		if err != nil {
-			return nil, err
-		}
+		content := attempt.Must(os.ReadFile(c.configFile(comp.name)))
 		labels := map[string]any{}
 		if own.module != "" {
-			module, err := c.module(ctx, own.module)
-			if err != nil {
-				return nil, err
-			}
-			labels[versionLabel] = module.Version
+			labels[versionLabel] = c.module(ctx, own.module).Version
 		}
 		objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{own.file: string(content)},
 			"metadata": map[string]any{"name": own.Name, "namespace": own.Namespace, "labels": labels},
 		}})
 	}
-	return objects, nil
+	return objects
 }
 
 // readConfigMap takes over what people wrote into the component's ConfigMap, if it has one.
-func (c *Cluster) readConfigMap(ctx context.Context, comp component) error {
+func (c *Cluster) readConfigMap(ctx context.Context, comp component) {
 	if comp.configMap.file == "" {
-		return nil
-	}
-	api, err := kube.NewClient(c.Kubeconfig())
-	if err != nil {
-		return err
+		return
 	}
 	var found corev1.ConfigMap
-	if err := api.Get(ctx, comp.configMap.ObjectKey, &found); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading ConfigMap %s: %w", comp.configMap.ObjectKey, err)
+	err := kube.NewClient(c.Kubeconfig()).Get(ctx, comp.configMap.ObjectKey, &found)
+	attempt.Succeed(client.IgnoreNotFound(err), "reading ConfigMap %s", comp.configMap.ObjectKey)
+	if err == nil {
+		writeFile(c.configFile(comp.name), []byte(found.Data[comp.configMap.file]))
 	}
-	return writeFile(c.configFile(comp.name), []byte(found.Data[comp.configMap.file]))
 }

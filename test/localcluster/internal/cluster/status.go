@@ -19,36 +19,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 )
 
 // Status prints one line per component.
-func (c *Cluster) Status(ctx context.Context) error {
+func (c *Cluster) Status(ctx context.Context) {
 	if !c.state.exists() {
-		c.say("no cluster in %s", c.Dir)
-		return nil
+		c.Say("no cluster in %s", c.Dir)
+		return
 	}
-	c.say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
+	c.Say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
 	for _, path := range []string{build.TrainerModule, build.JobSetModule} {
-		module, err := c.module(ctx, path)
-		if err != nil {
-			return err
-		}
-		c.say("%s %s", path, module.Version)
+		c.Say("%s %s", path, c.module(ctx, path).Version)
 	}
-	all := c.components()
-	rows := make([]string, len(all))
-	var group sync.WaitGroup
-	for i, comp := range all {
-		group.Go(func() { rows[i] = c.statusRow(ctx, comp) })
-	}
-	group.Wait()
 	table := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "COMPONENT\tPID\tSTATE\tHEALTH\tPORTS\tLOG")
-	for _, row := range rows {
-		fmt.Fprintln(table, row)
+	for _, comp := range c.components() {
+		fmt.Fprintln(table, c.statusRow(ctx, comp))
 	}
-	return table.Flush()
+	attempt.Succeed(table.Flush())
 }
 
 func (c *Cluster) statusRow(ctx context.Context, comp component) string {
@@ -79,38 +69,27 @@ const (
 func (c *Cluster) healthy(ctx context.Context, comp component) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	authority, err := certutil.NewPool(c.path(authorityCertFile))
-	if err != nil {
-		return err
-	}
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
-	for _, p := range comp.probes {
-		if err := get(ctx, &client, p.scheme+"://"+c.address(comp.name, p.port)+p.path); err != nil {
-			return err
+	return attempt.To(func() {
+		tlsConfig := &tls.Config{RootCAs: attempt.Must(certutil.NewPool(c.path(authorityCertFile))), MinVersion: tls.VersionTLS12}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
+		for _, p := range comp.probes {
+			get(ctx, &client, p.scheme+"://"+c.address(comp.name, p.port)+p.path)
 		}
-	}
-	return nil
+	})
 }
 
-func get(ctx context.Context, client *http.Client, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
+func get(ctx context.Context, client *http.Client, url string) {
+	request := attempt.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
+	response := attempt.Must(client.Do(request))
 	defer response.Body.Close() //nolint:errcheck // only read
-	if response.StatusCode == http.StatusOK || request.URL.Path == "" {
-		return nil
+	if response.StatusCode != http.StatusOK && request.URL.Path != "" {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
+		attempt.Fail("%s answers %s: %s", url, response.Status, body)
 	}
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
-	return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
 }
 
 // waitHealthy polls until the component is healthy, and gives up as soon as its process has ended.
-func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
+func (c *Cluster) waitHealthy(ctx context.Context, comp component) {
 	var unhealthy error
 	err := wait.PollUntilContextTimeout(ctx, probePause, healthyWithin, true, func(ctx context.Context) (bool, error) {
 		unhealthy = c.healthy(ctx, comp)
@@ -120,9 +99,8 @@ func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
 		return unhealthy == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until %s is healthy: %w: %v%s", comp.name, err, unhealthy, build.Tail(c.logFile(comp.name)))
+		attempt.Fail("waiting until %s is healthy: %w: %v%s", comp.name, err, unhealthy, build.Tail(c.logFile(comp.name)))
 	}
-	return nil
 }
 
 // The ports lie below those that the kernel gives to outgoing connections (32768 and
@@ -140,7 +118,7 @@ var chosen = struct {
 
 // choosePorts finds a free port per name, one after the other. It starts anywhere, so that clusters of two
 // processes that come up at the same time hardly race for the same ones; those of one process never do.
-func choosePorts(names []string) (map[string]int, error) {
+func choosePorts(names []string) map[string]int {
 	chosen.Lock()
 	defer chosen.Unlock()
 	ports := map[string]int{}
@@ -154,9 +132,9 @@ func choosePorts(names []string) (map[string]int, error) {
 		ports[names[len(ports)]], chosen.ports[port] = port, true
 	}
 	if len(ports) < len(names) {
-		return nil, fmt.Errorf("not %d free ports between %d and %d on 127.0.0.1", len(names), firstPort, lastPort)
+		attempt.Fail("not %d free ports between %d and %d on 127.0.0.1", len(names), firstPort, lastPort)
 	}
-	return ports, nil
+	return ports
 }
 
 // port returns a chosen port; asking for one that no component lists is a bug.

@@ -19,8 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
@@ -29,46 +28,29 @@ import (
 )
 
 // Build makes the binaries that the settings need, where they can run.
-func (c *Cluster) Build(ctx context.Context, settings Settings) error {
-	if err := process.Supported(); err != nil {
-		return err
-	}
-	settings = c.withDefaults(settings)
-	return c.Builder.Build(ctx, binaries(settings))
+func (c *Cluster) Build(ctx context.Context, settings Settings) {
+	attempt.Succeed(process.Supported())
+	c.Builder.Build(ctx, binaries(c.withDefaults(settings)))
 }
 
-// Up builds what is out of date and starts what is not running. On a running cluster it is a repair: it also applies
-// the manifests again and restarts what has another program or configuration by now. With other settings it also changes
-// to those.
-func (c *Cluster) Up(ctx context.Context, settings Settings) error {
-	if err := c.refuseForeignDir(); err != nil {
-		return err
-	}
-	release, err := c.Lock()
-	if err != nil {
-		return err
-	}
-	defer release()
+// Up builds what is out of date and starts what is not running. On a running cluster it also applies the manifests
+// again, restarts what has another program or configuration by now, and changes to other settings.
+func (c *Cluster) Up(ctx context.Context, settings Settings) {
+	c.refuseForeignDir()
+	defer c.lock()()
 	settings = c.withDefaults(settings)
-	if err := c.refuseOtherSettings(settings); err != nil {
-		return err
-	}
+	c.refuseOtherSettings(settings)
 	if !c.Built {
-		if err := c.Build(ctx, settings); err != nil {
-			return err
-		}
+		c.Build(ctx, settings)
 	}
 	start := time.Now()
 	if c.state.exists() {
-		if err := c.change(ctx, settings); err != nil {
-			return err
-		}
+		c.change(ctx, settings)
 	}
-	if err := c.bringUp(ctx, settings); err != nil {
-		return fmt.Errorf("%w\nWhat was started is still there: look around, or run `localcluster down --local-dir %s`", err, c.Dir)
+	if err := attempt.To(func() { c.bringUp(ctx, settings) }); err != nil {
+		attempt.Fail("%w\nWhat was started is still there: look around, or run `localcluster down --local-dir %s`", err, c.Dir)
 	}
-	c.say("up in %s", time.Since(start).Round(100*time.Millisecond))
-	return nil
+	c.Say("up in %s", time.Since(start).Round(100*time.Millisecond))
 }
 
 // withDefaults completes settings that were left open with what this cluster has.
@@ -82,91 +64,72 @@ func (c *Cluster) withDefaults(settings Settings) Settings {
 
 // refuseOtherSettings says that a cluster cannot change its nodes, workers or version while it exists,
 // nor go back to an older Trainer: that one would drop what it does not know from every object.
-func (c *Cluster) refuseOtherSettings(settings Settings) error {
+func (c *Cluster) refuseOtherSettings(settings Settings) {
 	if !c.state.exists() {
-		return nil
+		return
 	}
 	if c.state.Settings.Nodes != settings.Nodes || c.state.Settings.InTreeWorkers != settings.InTreeWorkers ||
 		c.state.Settings.Kubernetes != settings.Kubernetes ||
 		slices.Index(build.Trainers, settings.Trainer) < slices.Index(build.Trainers, c.state.Settings.Trainer) {
-		return fmt.Errorf("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
+		attempt.Fail("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)
 	}
-	c.say("cluster in %s exists: starting what is missing", c.Dir)
-	return nil
+	c.Say("cluster in %s exists: starting what is missing", c.Dir)
 }
 
 // refuseForeignDir keeps us from writing into, and later removing from, a directory
 // with somebody else's files. It comes before anything is written there.
-func (c *Cluster) refuseForeignDir() error {
+func (c *Cluster) refuseForeignDir() {
 	entries, err := os.ReadDir(c.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !errors.Is(err, fs.ErrNotExist) {
+		attempt.Succeed(err)
 	}
 	for _, entry := range entries {
 		if !c.state.exists() && !slices.Contains(keptEntries, entry.Name()) {
-			return fmt.Errorf("LOCAL_DIR %s holds %s, which is not ours: use an empty directory", c.Dir, entry.Name())
+			attempt.Fail("LOCAL_DIR %s holds %s, which is not ours: use an empty directory", c.Dir, entry.Name())
 		}
 	}
-	return nil
 }
 
-func (c *Cluster) bringUp(ctx context.Context, settings Settings) error {
-	if err := c.prepare(ctx, settings); err != nil {
-		return err
-	}
+func (c *Cluster) bringUp(ctx context.Context, settings Settings) {
+	c.prepare(ctx, settings)
 	// It takes a while, and needs no cluster.
-	rendered := sync.OnceValues(func() ([]*unstructured.Unstructured, error) { return c.render(ctx) })
-	go func() { _, _ = rendered() }() // What it returns, fill looks at.
+	rendered := sync.OnceValues(func() (objects []*unstructured.Unstructured, err error) {
+		err = attempt.To(func() { objects = c.render(ctx) })
+		return objects, err
+	})
+	go func() { _, _ = rendered() }() // What comes of it, startManagers looks at.
 	for _, t := range []tier{storage, api} {
-		if err := c.inTier(ctx, t, c.ensure); err != nil {
-			return err
-		}
+		c.inTier(ctx, t, c.ensure)
 	}
-	return c.fill(ctx, rendered)
+	api := kube.NewClient(c.Kubeconfig())
+	api.Install(ctx, OwnObjects())
+	// Nodes get ready while the managers start.
+	attempt.ForEach(ctx, []func(context.Context){
+		func(ctx context.Context) { c.inTier(ctx, core, c.ensure) },
+		func(ctx context.Context) { c.makeNodes(ctx, api) },
+		func(ctx context.Context) { c.startManagers(ctx, api, attempt.Must(rendered())) },
+	}, func(ctx context.Context, step func(context.Context)) { step(ctx) })
 }
 
-// fill does everything that needs an API server. Nodes get ready while the managers start.
-func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Unstructured, error)) error {
-	api, err := kube.NewClient(c.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	if err := api.Install(ctx, OwnObjects()); err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.inTier(ctx, core, c.ensure) })
-	group.Go(func() error { return c.makeNodes(ctx, api) })
-	group.Go(func() error {
-		objects, err := rendered()
-		if err != nil {
-			return err
-		}
-		start := time.Now()
-		runtimes, others := manifests.Partition(objects, manifests.Runtime)
-		if err := c.install(ctx, api, others); err != nil {
-			return err
-		}
-		c.done("manifests", "installed", start)
-		if err := c.inTier(ctx, managers, c.ensure); err != nil {
-			return err
-		}
-		// Not before: Trainer's webhook is asked about them.
-		if err := api.ApplyAll(ctx, runtimes); err != nil {
-			return err
-		}
-		// Pods there run as that.
-		account := client.ObjectKey{Namespace: JobsNamespace, Name: "default"}
-		return kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+account.String(), func(ctx context.Context) error {
-			return api.Get(ctx, account, &corev1.ServiceAccount{})
-		})
+// startManagers starts them on what they need, and makes what they have to be asked about.
+func (c *Cluster) startManagers(ctx context.Context, api *kube.Client, objects []*unstructured.Unstructured) {
+	start := time.Now()
+	runtimes, others := manifests.Partition(objects, manifests.Runtime)
+	api.Install(ctx, withNamespaces(append(append(others, c.kueueSecret()), c.configMaps(ctx)...)))
+	c.Done("manifests", "installed", start)
+	c.inTier(ctx, managers, c.ensure)
+	// Not before: Trainer's webhook is asked about them.
+	api.ApplyAll(ctx, runtimes)
+	// Pods there run as that.
+	account := client.ObjectKey{Namespace: JobsNamespace, Name: "default"}
+	kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+account.String(), func(ctx context.Context) {
+		attempt.Succeed(api.Get(ctx, account, &corev1.ServiceAccount{}))
 	})
-	return group.Wait()
 }
 
 // prepare writes all files. The state comes first, so that down knows its own.
-func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
+func (c *Cluster) prepare(ctx context.Context, settings Settings) {
 	if !c.state.exists() {
 		// Those of kueue-trainer always: TrainJobs can migrate.
 		var names []string
@@ -175,77 +138,51 @@ func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 				names = append(names, comp.name+"/"+purpose)
 			}
 		}
-		ports, err := choosePorts(names)
-		if err != nil {
-			return err
-		}
-		c.state = State{Settings: settings, Ports: ports, Processes: map[string]process.Process{}}
-		if err := errors.Join(c.writeState(), c.removeOldLogs()); err != nil {
-			return err
-		}
+		c.state = state{Settings: settings, Ports: choosePorts(names), Processes: map[string]process.Process{}}
+		c.writeState()
+		c.removeOldLogs()
 	}
-	if err := c.makeCredentials(); err != nil {
-		return fmt.Errorf("failed to make credentials: %w", err)
-	}
+	attempt.Succeed(attempt.To(c.makeCredentials), "failed to make credentials")
 	for _, comp := range c.components() {
-		if comp.config == nil {
-			continue
-		}
-		content, err := comp.config(ctx, c)
-		if err == nil {
-			err = writeFile(c.configFile(comp.name), content)
-		}
-		if err != nil {
-			return fmt.Errorf("failed to configure %s: %w", comp.name, err)
+		if comp.config != nil {
+			configure := func() { writeFile(c.configFile(comp.name), comp.config(ctx, c)) }
+			attempt.Succeed(attempt.To(configure), "failed to configure %s", comp.name)
 		}
 	}
-	return nil
 }
 
 // removeOldLogs leaves those of the build, which was just now.
-func (c *Cluster) removeOldLogs() error {
-	logs, err := filepath.Glob(c.path("logs", "*"))
-	for _, log := range logs {
+func (c *Cluster) removeOldLogs() {
+	for _, log := range attempt.Must(filepath.Glob(c.path("logs", "*"))) {
 		if !strings.HasPrefix(filepath.Base(log), "build-") {
-			err = errors.Join(err, os.Remove(log))
+			attempt.Succeed(os.Remove(log))
 		}
 	}
-	return err
 }
 
-func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
+func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) {
 	if c.state.Settings.Dispatches {
-		return nil
+		return
 	}
 	start := time.Now()
-	made, err := MakeNodes(ctx, api, c.state.Settings.Nodes)
-	if err == nil {
-		c.done(fmt.Sprintf("%d nodes", made), "ready", start)
-	}
-	return err
+	made := MakeNodes(ctx, api, c.state.Settings.Nodes)
+	c.Done(fmt.Sprintf("%d nodes", made), "ready", start)
 }
 
-// MakeNodes makes the fake nodes, so many of them with GPUs, and waits until pods can be placed on
-// every node of the cluster.
-func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int, err error) {
+// MakeNodes makes the fake nodes, so many with GPUs, and waits until pods can be placed on every node of the cluster.
+func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int) {
 	wanted := nodes.Make(gpuNodes)
-	if err := kube.Create(ctx, api, wanted); err != nil {
-		return 0, err
-	}
-	return len(wanted), kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) error {
+	attempt.ForEach(ctx, wanted, func(ctx context.Context, node *corev1.Node) {
+		attempt.Succeed(client.IgnoreAlreadyExists(api.Create(ctx, node)), "failed to create Node %s", node.Name)
+	})
+	kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) {
 		list := &corev1.NodeList{}
-		if err := api.List(ctx, list); err != nil {
-			return err
-		}
+		attempt.Succeed(api.List(ctx, list))
 		for i := range list.Items {
 			if !nodes.Usable(&list.Items[i]) {
-				return fmt.Errorf("%s is not ready", list.Items[i].Name)
+				attempt.Fail("%s is not ready", list.Items[i].Name)
 			}
 		}
-		return nil
 	})
-}
-
-func (c *Cluster) done(what, verb string, start time.Time) {
-	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
+	return len(wanted)
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/onsi/gomega/gexec"
-	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kustomize "sigs.k8s.io/kustomize/api/types"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
@@ -57,98 +57,66 @@ type Fleet struct {
 
 // New returns the fleet in dir, with a choice for each cluster, the manager first. Without choices, as down needs
 // it, its clusters are what they are.
-func New(repo, dir string, out io.Writer, nodes int, choices ...string) (*Fleet, error) {
+func New(repo, dir string, out io.Writer, nodes int, choices ...string) *Fleet {
 	names := append([]string{Manager}, Workers...)
 	if len(choices) > 0 && len(choices) != len(names) {
-		return nil, fmt.Errorf("FLEET_WORKERS=%s: must name %d, separated by a comma", strings.Join(choices[1:], ","), len(Workers))
+		attempt.Fail("FLEET_WORKERS=%s: must name %d, separated by a comma", strings.Join(choices[1:], ","), len(Workers))
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	f := &Fleet{repo: repo, dir: dir, out: out}
+	f := &Fleet{repo: repo, dir: attempt.Must(filepath.Abs(dir)), out: out}
 	for i, name := range names {
-		c, err := cluster.New(repo, filepath.Join(dir, name), gexec.NewPrefixedWriter(fmt.Sprintf("%-8s ", name), out))
-		if err != nil {
-			return nil, err
-		}
-		m := member{Cluster: c, name: name, settings: cluster.Settings{Nodes: nodes, Dispatches: name == Manager}}
+		m := member{name: name, settings: cluster.Settings{Nodes: nodes, Dispatches: name == Manager}}
+		m.Cluster = cluster.New(repo, filepath.Join(f.dir, name), gexec.NewPrefixedWriter(fmt.Sprintf("%-8s ", name), out))
 		if len(choices) > 0 {
-			if err := of(name, choose(&m.settings, choices[i])); err != nil {
-				return nil, err
-			}
+			// INTEGRATION or INTEGRATION:TRAINER.
+			integration, generation, _ := strings.Cut(choices[i], ":")
+			m.settings.Integration, m.settings.Trainer = cluster.Integration(integration), generation
+			attempt.Succeed(m.settings.Validate(), "%s", name)
 		}
 		f.members = append(f.members, m)
 	}
-	return f, nil
-}
-
-// choose reads INTEGRATION or INTEGRATION:TRAINER.
-func choose(settings *cluster.Settings, text string) error {
-	integration, generation, _ := strings.Cut(text, ":")
-	settings.Integration, settings.Trainer = cluster.Integration(integration), generation
-	return settings.Validate()
+	return f
 }
 
 // Up builds what is out of date, starts what is not running and connects the clusters.
-func (f *Fleet) Up(ctx context.Context) error {
+func (f *Fleet) Up(ctx context.Context) {
 	start := time.Now()
-	if err := f.build(ctx); err != nil {
-		return err
-	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	for _, m := range f.members {
-		group.Go(func() error { return of(m.name, m.Up(groupCtx, m.settings)) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if err := f.connect(ctx); err != nil {
-		return err
-	}
+	f.build(ctx)
+	attempt.ForEach(ctx, f.members, func(ctx context.Context, m member) {
+		attempt.Succeed(attempt.To(func() { m.Up(ctx, m.settings) }), "%s", m.name)
+	})
+	f.connect(ctx)
 	fmt.Fprintf(f.out, "fleet up in %s; the contexts %s, %s are in %s\n",
 		time.Since(start).Round(100*time.Millisecond), Manager, strings.Join(Workers, ", "), f.kubeconfig())
-	return nil
 }
 
 // build builds for one cluster after the other: their binaries lie in one place.
-func (f *Fleet) build(ctx context.Context) error {
+func (f *Fleet) build(ctx context.Context) {
 	built := map[cluster.Settings]bool{}
 	for _, m := range f.members {
 		alike := m.settings
 		alike.Dispatches = false
 		if !built[alike] {
-			if err := m.Build(ctx, m.settings); err != nil {
-				return err
-			}
+			m.Build(ctx, m.settings)
 		}
 		built[alike], m.Built = true, true
 	}
-	return nil
 }
 
-// Down stops all clusters, and removes what Up made beside them. One that cannot be stopped does not keep the others
-// from it.
-func (f *Fleet) Down(ctx context.Context) error {
+// Down stops all clusters that it can, and removes what Up made beside them.
+func (f *Fleet) Down(ctx context.Context) {
 	var failures error
 	exists := false
 	for _, m := range f.members {
 		exists = exists || m.Exists()
-		failures = errors.Join(failures, of(m.name, m.Down(ctx)))
+		if err := attempt.To(func() { m.Down(ctx) }); err != nil {
+			failures = errors.Join(failures, fmt.Errorf("%s: %w", m.name, err))
+		}
 	}
+	attempt.Succeed(failures)
 	// Where there is no fleet, these are somebody else's.
-	if failures != nil || !exists {
-		return failures
+	if exists {
+		attempt.Succeed(errors.Join(os.RemoveAll(f.kubeconfig()), os.RemoveAll(f.manifests())))
 	}
-	return errors.Join(os.RemoveAll(f.kubeconfig()), os.RemoveAll(f.manifests()))
-}
-
-// of says of which cluster an error is, if there is one.
-func of(name string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 func (f *Fleet) kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
@@ -165,113 +133,74 @@ const (
 )
 
 // connect installs in each cluster what docs/multikueue.md has an admin install.
-func (f *Fleet) connect(ctx context.Context) error {
-	if err := f.mergeKubeconfigs(); err != nil {
-		return err
-	}
-	api, err := f.api(Manager)
-	if err != nil {
-		return err
-	}
+func (f *Fleet) connect(ctx context.Context) {
+	f.mergeKubeconfigs()
+	api := f.api(Manager)
 	for _, name := range Workers {
-		secret, err := f.connectWorker(ctx, name)
-		if err != nil {
-			return of(name, err)
-		}
-		if err := api.ApplyAll(ctx, []*unstructured.Unstructured{secret}); err != nil {
-			return err
-		}
+		connect := func() { api.ApplyAll(ctx, []*unstructured.Unstructured{f.connectWorker(ctx, name)}) }
+		attempt.Succeed(attempt.To(connect), "%s", name)
 	}
-	if err := f.install(ctx, api, "config/samples/multikueue"); err != nil {
-		return err
-	}
-	return waitActive(ctx, api)
+	f.install(ctx, api, "config/samples/multikueue")
+	waitActive(ctx, api)
 }
 
-func (f *Fleet) api(name string) (*kube.Client, error) {
+func (f *Fleet) api(name string) *kube.Client {
 	return kube.NewClient(filepath.Join(f.dir, name, "kubeconfig"))
 }
 
-// connectWorker installs permissions and queues in a worker, and returns the Secret with which
-// the manager cluster reaches it.
-func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	api, err := f.api(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.install(ctx, api, "config/multikueue", "config/samples/flavors.yaml", "config/samples/queues.yaml"); err != nil {
-		return nil, err
-	}
+// connectWorker installs permissions and queues in a worker, and returns the Secret by which the manager cluster reaches it.
+func (f *Fleet) connectWorker(ctx context.Context, name string) *unstructured.Unstructured {
+	api := f.api(name)
+	f.install(ctx, api, "config/multikueue", "config/samples/flavors.yaml", "config/samples/queues.yaml")
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second))}}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kueueNamespace, Name: account}}
-	if err := api.SubResource("token").Create(ctx, sa, token); err != nil {
-		return nil, fmt.Errorf("failed to get a token of ServiceAccount %s: %w", account, err)
-	}
+	attempt.Succeed(api.SubResource("token").Create(ctx, sa, token), "failed to get a token of ServiceAccount %s", account)
 	config := clientcmdapi.NewConfig()
 	config.CurrentContext = name
-	if err := f.addContext(config, name, token.Status.Token); err != nil {
-		return nil, err
-	}
-	content, err := clientcmd.Write(*config)
-	if err != nil {
-		return nil, err
-	}
+	f.addContext(config, name, token.Status.Token)
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": kueueNamespace, "name": name},
-		"data": map[string]any{"kubeconfig": base64.StdEncoding.EncodeToString(content)},
-	}}, nil
+		"data": map[string]any{"kubeconfig": base64.StdEncoding.EncodeToString(attempt.Must(clientcmd.Write(*config)))},
+	}}
 }
 
-func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...string) error {
-	objects, err := manifests.Render(f.repo, kustomize.Kustomization{Resources: resources}, f.manifests())
-	if err != nil {
-		return err
-	}
-	return api.ApplyAll(ctx, objects)
+func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...string) {
+	api.ApplyAll(ctx, manifests.Render(f.repo, kustomize.Kustomization{Resources: resources}, f.manifests()))
 }
 
-func waitActive(ctx context.Context, api *kube.Client) error {
-	return kube.WaitFor(ctx, connectedWithin, "MultiKueueClusters", func(ctx context.Context) error {
+func waitActive(ctx context.Context, api *kube.Client) {
+	kube.WaitFor(ctx, connectedWithin, "MultiKueueClusters", func(ctx context.Context) {
 		for _, name := range Workers {
 			cluster := &unstructured.Unstructured{}
 			cluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "MultiKueueCluster"})
-			if err := api.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
-				return err
-			}
+			attempt.Succeed(api.Get(ctx, client.ObjectKey{Name: name}, cluster))
 			conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
 			if !slices.ContainsFunc(conditions, func(condition any) bool {
 				fields, _ := condition.(map[string]any)
 				return fields["type"] == "Active" && fields["status"] == string(metav1.ConditionTrue)
 			}) {
-				return fmt.Errorf("%s is not active: %v", name, conditions)
+				attempt.Fail("%s is not active: %v", name, conditions)
 			}
 		}
-		return nil
 	})
 }
 
-func (f *Fleet) mergeKubeconfigs() error {
+func (f *Fleet) mergeKubeconfigs() {
 	merged := clientcmdapi.NewConfig()
 	merged.CurrentContext = Manager
 	for _, m := range f.members {
-		if err := f.addContext(merged, m.name, ""); err != nil {
-			return err
-		}
+		f.addContext(merged, m.name, "")
 	}
-	return clientcmd.WriteToFile(*merged, f.kubeconfig())
+	attempt.Succeed(clientcmd.WriteToFile(*merged, f.kubeconfig()))
 }
 
 // addContext adds a context for one cluster, of its name, for whom a token is of; empty is the admin.
-func (f *Fleet) addContext(config *clientcmdapi.Config, name, token string) error {
-	own, err := clientcmd.LoadFromFile(filepath.Join(f.dir, name, "kubeconfig"))
-	if err != nil {
-		return err
-	}
+func (f *Fleet) addContext(config *clientcmdapi.Config, name, token string) {
+	own := attempt.Must(clientcmd.LoadFromFile(filepath.Join(f.dir, name, "kubeconfig")))
 	context := own.Contexts["admin"]
 	c := own.Clusters[context.Cluster]
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: cmp.Or(token, own.AuthInfos[context.AuthInfo].Token)}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	return nil
 }

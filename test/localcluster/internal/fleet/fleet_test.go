@@ -22,13 +22,7 @@ func TestDownRemovesWhatIsOfAFleet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := New(dir, dir, io.Discard, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Down(t.Context()); err != nil {
-			t.Error(err)
-		}
+		New(dir, dir, io.Discard, 8).Down(t.Context())
 		for _, file := range []string{kubeconfig, manifest} {
 			if _, err := os.Stat(file); (err == nil) != left {
 				t.Errorf("With state %s: %s: %v", state, file, err)

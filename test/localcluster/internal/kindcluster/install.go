@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	kustomize "sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
@@ -40,51 +40,29 @@ var clusterManifest []byte
 const availableWithin = 3 * time.Minute
 
 // install applies everything, in an order that needs no second try: nobody's webhook is asked before it can answer.
-func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
+func (c *Cluster) install(ctx context.Context, api *kube.Client) {
 	start := time.Now()
-	objects, err := c.objects(ctx)
-	if err != nil {
-		return err
-	}
-	runtimes, rest := manifests.Partition(objects, manifests.Runtime)
+	runtimes, rest := manifests.Partition(c.objects(ctx), manifests.Runtime)
 	// Deployments before webhooks: Kueue's is asked about pods.
 	webhooks, rest := manifests.Partition(rest, manifests.MutatingConfig, manifests.ValidatingConfig)
-	if err := api.Install(ctx, rest); err != nil {
-		return err
-	}
-	if err := api.ApplyAll(ctx, webhooks); err != nil {
-		return err
-	}
-	if err := c.available(ctx, api, rest); err != nil {
-		return err
-	}
-	c.done("JobSet, Trainer, Kueue", "available", start)
+	api.Install(ctx, rest)
+	api.ApplyAll(ctx, webhooks)
+	waitAvailable(ctx, api, rest)
+	c.Done("JobSet, Trainer, Kueue", "available", start)
 	start = time.Now()
-	if err := errors.Join(c.makeGPUNode(ctx, api), otherDefaultClass(ctx, api)); err != nil {
-		return err
-	}
-	made, err := cluster.MakeNodes(ctx, api, c.FakeNodes)
-	if err != nil {
-		return err
-	}
-	c.done(fmt.Sprintf("%d fake nodes", made), "ready", start)
+	c.makeGPUNode(ctx, api)
+	leaveOneDefaultClass(ctx, api)
+	made := cluster.MakeNodes(ctx, api, c.FakeNodes)
+	c.Done(fmt.Sprintf("%d fake nodes", made), "ready", start)
 	// Not before: Trainer's webhook is asked about them, whose Service may be slower than its pod.
-	err = kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) error { return api.ApplyAll(ctx, runtimes) })
-	if err != nil {
-		return err
-	}
-	if err := c.installManager(ctx); err != nil {
-		return err
-	}
-	return waitQueued(ctx, api)
+	kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) { api.ApplyAll(ctx, runtimes) })
+	c.installManager(ctx)
+	waitQueued(ctx, api)
 }
 
-func (c *Cluster) installManager(ctx context.Context) error {
+func (c *Cluster) installManager(ctx context.Context) {
 	start := time.Now()
-	repository, tag, err := c.image(ctx, build.KueueTrainer)
-	if err != nil {
-		return err
-	}
+	repository, tag := c.image(ctx, build.KueueTrainer)
 	values := filepath.Join(c.Dir, "values.yaml")
 	content := fmt.Sprintf(`# The chart as it is, on the node of the managers.
 image: {repository: %s, tag: %q}
@@ -96,101 +74,77 @@ configuration:
   - resources: [example.com/*]
     tolerations: [{key: example.com/npu, operator: Exists, effect: NoSchedule}]
 `, repository, tag, controlPlane, controlPlane)
-	if err := os.WriteFile(values, []byte(content), 0o644); err != nil {
-		return err
-	}
-	err = c.run(ctx, "helm", "upgrade", "--install", build.KueueTrainer, "charts/kueue-trainer", "--kubeconfig", c.Kubeconfig(),
+	attempt.Succeed(os.WriteFile(values, []byte(content), 0o644))
+	attempt.Succeed(c.run(ctx, "helm", "upgrade", "--install", build.KueueTrainer, "charts/kueue-trainer", "--kubeconfig", c.Kubeconfig(),
 		"--namespace", "kueue-trainer-system", "--create-namespace", "--values", values, "--wait", "--timeout", "3m",
 		// Specs may have scaled it.
-		"--force-conflicts")
-	if err != nil {
-		return err
-	}
-	c.done(build.KueueTrainer, "installed", start)
-	return nil
+		"--force-conflicts"))
+	c.Done(build.KueueTrainer, "installed", start)
 }
 
-// waitQueued waits until a TrainJob with a queue may be made: the Service of the webhook that is asked
-// may be slower than its pod.
-func waitQueued(ctx context.Context, api *kube.Client) error {
+// waitQueued waits until a TrainJob with a queue may be made: the Service of a webhook may be slower than its pod.
+func waitQueued(ctx context.Context, api *kube.Client) {
 	job := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
 		"metadata": map[string]any{"generateName": "queued-", "namespace": corev1.NamespaceDefault, "labels": map[string]any{"kueue.x-k8s.io/queue-name": "queue"}},
 		"spec":     map[string]any{"runtimeRef": map[string]any{"name": "torch-distributed"}},
 	}}
-	return kube.WaitFor(ctx, availableWithin, "the webhooks of TrainJobs", func(ctx context.Context) error {
-		return api.Create(ctx, job.DeepCopy(), client.DryRunAll)
+	kube.WaitFor(ctx, availableWithin, "the webhooks of TrainJobs", func(ctx context.Context) {
+		attempt.Succeed(api.Create(ctx, job.DeepCopy(), client.DryRunAll))
 	})
 }
 
-func (c *Cluster) available(ctx context.Context, api *kube.Client, objects []*unstructured.Unstructured) error {
+func waitAvailable(ctx context.Context, api *kube.Client, objects []*unstructured.Unstructured) {
 	deployments, _ := manifests.Partition(objects, "Deployment")
-	return kube.WaitFor(ctx, availableWithin, "Deployments", func(ctx context.Context) error {
+	kube.WaitFor(ctx, availableWithin, "Deployments", func(ctx context.Context) {
 		for _, obj := range deployments {
 			var d appsv1.Deployment
-			if err := api.Get(ctx, client.ObjectKeyFromObject(obj), &d); err != nil {
-				return err
-			}
+			attempt.Succeed(api.Get(ctx, client.ObjectKeyFromObject(obj), &d))
 			if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas < d.Status.Replicas ||
 				d.Status.UpdatedReplicas < d.Status.Replicas {
-				return fmt.Errorf("%d of %d pods of Deployment %s are there", d.Status.AvailableReplicas, d.Status.Replicas, obj.GetName())
+				attempt.Fail("%d of %d pods of Deployment %s are there", d.Status.AvailableReplicas, d.Status.Replicas, obj.GetName())
 			}
 		}
-		return nil
 	})
 }
 
-func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) error {
+func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) {
 	key := client.ObjectKey{Name: c.Name + "-worker"}
-	return kube.WaitFor(ctx, availableWithin, "node "+key.Name, func(ctx context.Context) error {
+	kube.WaitFor(ctx, availableWithin, "node "+key.Name, func(ctx context.Context) {
 		var node corev1.Node
-		if err := api.Get(ctx, key, &node); err != nil {
-			return err
-		}
+		attempt.Succeed(api.Get(ctx, key, &node))
 		before := node.DeepCopy()
 		nodes.Kubelet(&node)
 		status := node.Status.DeepCopy()
-		if err := api.Patch(ctx, &node, client.MergeFrom(before)); err != nil {
-			return err
-		}
+		attempt.Succeed(api.Patch(ctx, &node, client.MergeFrom(before)))
 		before = node.DeepCopy()
 		node.Status.Capacity, node.Status.Allocatable = status.Capacity, status.Allocatable
-		return api.Status().Patch(ctx, &node, client.MergeFrom(before))
+		attempt.Succeed(api.Status().Patch(ctx, &node, client.MergeFrom(before)))
 	})
 }
 
-// otherDefaultClass leaves the StorageClass of this cluster the only default.
-func otherDefaultClass(ctx context.Context, api *kube.Client) error {
+func leaveOneDefaultClass(ctx context.Context, api *kube.Client) {
 	class := &storagev1.StorageClass{}
 	class.Name = "standard"
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":null}}}`))
-	return client.IgnoreNotFound(api.Patch(ctx, class, patch))
+	attempt.Succeed(client.IgnoreNotFound(api.Patch(ctx, class, patch)))
 }
 
-func (c *Cluster) objects(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	kwok := append(manifests.MustDecode(clusterManifest), &unstructured.Unstructured{Object: map[string]any{
+func (c *Cluster) objects(ctx context.Context) []*unstructured.Unstructured {
+	kwok := append(manifests.Decode(clusterManifest), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "kwok-system", "name": "kwok"},
 		"data": map[string]any{"kwok.yaml": string(nodes.KwokConfiguration)},
 	}})
-	if err := c.deployment(ctx, kwok, "kwok"); err != nil {
-		return nil, err
-	}
+	c.deployment(ctx, kwok, "kwok")
 	all := append(kwok, cluster.OwnObjects()...)
 	for _, b := range bundles() {
-		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.Module)
-		if err != nil {
-			return nil, err
-		}
-		objects, err := b.Render(module, filepath.Join(c.Dir, "manifests"))
-		if err == nil && b.Program != "" {
-			err = c.deployment(ctx, objects, b.Program)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.Name, err)
+		objects := b.Render(c.Module(ctx, build.ControlPlaneDir, b.Module), filepath.Join(c.Dir, "manifests"))
+		if b.Program != "" {
+			c.deployment(ctx, objects, b.Program)
 		}
 		all = append(all, objects...)
 	}
-	return all, nil
+	return all
 }
 
 // controlPlane is label and taint of the node that the managers run on: fake nodes run nothing.
@@ -216,26 +170,18 @@ func bundles() []cluster.Bundle {
 // deployment has the Deployment among objects run a program's image on the node of the managers, and ask for little
 // CPU: all of them share two cores with the control plane. It is rolled out when a ConfigMap among the objects changes:
 // what is read at the start of a process is not read again.
-func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstructured, program string) error {
-	repository, tag, err := c.image(ctx, program)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstructured, program string) {
+	repository, tag := c.image(ctx, program)
 	hash := sha256.New()
 	configs, _ := manifests.Partition(objects, "ConfigMap")
 	for _, obj := range configs {
-		if err := json.NewEncoder(hash).Encode(obj.Object["data"]); err != nil {
-			return err
-		}
+		attempt.Succeed(json.NewEncoder(hash).Encode(obj.Object["data"]))
 	}
-	return edit(objects, "Deployment", func(d *appsv1.Deployment) error {
+	edit(objects, "Deployment", func(d *appsv1.Deployment) {
 		metav1.SetMetaDataAnnotation(&d.Spec.Template.ObjectMeta, registry+"/configuration", fmt.Sprintf("%x", hash.Sum(nil))[:12])
 		pod := &d.Spec.Template.Spec
 		pod.NodeSelector = map[string]string{controlPlane: ""}
 		pod.Tolerations = []corev1.Toleration{{Key: controlPlane, Operator: corev1.TolerationOpExists}}
-		if len(pod.Containers) == 0 {
-			return errors.New("no containers")
-		}
 		container := &pod.Containers[0]
 		container.Image, container.ImagePullPolicy = repository+":"+tag, corev1.PullNever
 		if container.Resources.Requests == nil {
@@ -247,43 +193,30 @@ func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstru
 		}
 		// An image of one file has no user but root to begin with.
 		container.SecurityContext.RunAsUser = ptr.To[int64](65532)
-		return nil
 	})
 }
 
 // externalTrainJobs does to Kueue's configuration what docs/install.md asks for.
-func externalTrainJobs(objects []*unstructured.Unstructured) error {
+func externalTrainJobs(objects []*unstructured.Unstructured) {
 	const key = "controller_manager_config.yaml"
-	return edit(objects, "ConfigMap", func(configMap *corev1.ConfigMap) error {
+	edit(objects, "ConfigMap", func(configMap *corev1.ConfigMap) {
 		if configMap.Data[key] == "" {
-			return nil
+			return
 		}
 		var config map[string]any
-		if err := yaml.Unmarshal([]byte(configMap.Data[key]), &config); err != nil {
-			return err
-		}
+		attempt.Succeed(yaml.Unmarshal([]byte(configMap.Data[key]), &config))
 		cluster.ExternalTrainJobs(config)
-		changed, err := yaml.Marshal(config)
-		configMap.Data[key] = string(changed)
-		return err
+		configMap.Data[key] = string(attempt.Must(yaml.Marshal(config)))
 	})
 }
 
 // edit applies a change to the objects of a kind, in its Go type.
-func edit[T any](objects []*unstructured.Unstructured, kind string, change func(*T) error) error {
+func edit[T any](objects []*unstructured.Unstructured, kind string, change func(*T)) {
 	those, _ := manifests.Partition(objects, kind)
 	for _, obj := range those {
 		typed := new(T)
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed)
-		if err == nil {
-			err = change(typed)
-		}
-		if err == nil {
-			obj.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", kind, obj.GetName(), err)
-		}
+		attempt.Succeed(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed), "%s %s", kind, obj.GetName())
+		change(typed)
+		obj.Object = attempt.Must(runtime.DefaultUnstructuredConverter.ToUnstructured(typed))
 	}
-	return nil
 }

@@ -11,7 +11,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +20,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 )
@@ -37,57 +37,34 @@ const DefaultImage = "kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947a
 
 // Cluster is one kind cluster.
 type Cluster struct {
+	build.Builder
 	Name      string
 	Image     string
 	Dir       string
 	FakeNodes int
-	Builder   build.Builder
-	Out       io.Writer
 }
 
 // Kubeconfig is the file with the contexts admin and user.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
 // Up makes the cluster, or brings what is there to how it should be.
-func (c *Cluster) Up(ctx context.Context) error {
+func (c *Cluster) Up(ctx context.Context) {
 	start := time.Now()
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return err
-	}
-	if err := c.Builder.Build(ctx, c.binaries()); err != nil {
-		return err
-	}
-	images, err := c.packImages(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.create(ctx); err != nil {
-		return err
-	}
-	if err := c.load(ctx, images); err != nil {
-		return err
-	}
-	api, err := kube.NewClient(c.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	if err := c.install(ctx, api); err != nil {
-		return err
-	}
-	c.done("cluster "+c.Name, "up", start)
-	return nil
+	attempt.Succeed(os.MkdirAll(c.Dir, 0o755))
+	c.Builder.Build(ctx, c.binaries())
+	c.packImages(ctx)
+	c.create(ctx)
+	c.loadImages(ctx)
+	c.install(ctx, kube.NewClient(c.Kubeconfig()))
+	c.Done("cluster "+c.Name, "up", start)
 }
 
 // Down deletes the cluster and what was written for it.
-func (c *Cluster) Down(ctx context.Context) error {
-	if err := c.deleteNodes(ctx); err != nil {
-		return err
-	}
-	var failures error
+func (c *Cluster) Down(ctx context.Context) {
+	attempt.Succeed(c.deleteNodes(ctx))
 	for _, name := range []string{"kubeconfig", "kind.yaml", "values.yaml", "images", "manifests", "logs"} {
-		failures = errors.Join(failures, os.RemoveAll(filepath.Join(c.Dir, name)))
+		attempt.Succeed(os.RemoveAll(filepath.Join(c.Dir, name)))
 	}
-	return failures
 }
 
 func (c *Cluster) deleteNodes(ctx context.Context) error {
@@ -95,34 +72,33 @@ func (c *Cluster) deleteNodes(ctx context.Context) error {
 }
 
 // create makes the nodes unless they are there.
-func (c *Cluster) create(ctx context.Context) error {
+func (c *Cluster) create(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, c.tool("kind"), "get", "clusters", "--quiet").Output()
 	if err != nil {
-		return fmt.Errorf("asking kind for its clusters: %w; is Docker running?", err)
+		attempt.Fail("asking kind for its clusters: %w; is Docker running?", err)
 	}
 	if slices.Contains(strings.Fields(string(out)), c.Name) {
-		c.say("cluster %s exists: installing what is missing", c.Name)
-		return c.writeKubeconfig(ctx)
+		c.Say("cluster %s exists: installing what is missing", c.Name)
+		c.writeKubeconfig(ctx)
+		return
 	}
 	start := time.Now()
 	config := filepath.Join(c.Dir, "kind.yaml")
-	if err := os.WriteFile(config, kindConfig, 0o644); err != nil {
-		return err
-	}
+	attempt.Succeed(os.WriteFile(config, kindConfig, 0o644))
 	if err := c.run(ctx, "kind", "create", "cluster", "--name", c.Name, "--image", c.Image, "--config", config,
 		"--wait", "3m", "--kubeconfig", c.Kubeconfig()); err != nil {
 		// Else the next one takes what is half made for a cluster.
-		return errors.Join(err, c.deleteNodes(context.WithoutCancel(ctx)))
+		attempt.Succeed(errors.Join(err, c.deleteNodes(context.WithoutCancel(ctx))))
 	}
-	c.done("nodes", "ready", start)
-	return c.writeKubeconfig(ctx)
+	c.Done("nodes", "ready", start)
+	c.writeKubeconfig(ctx)
 }
 
-func (c *Cluster) tool(name string) string { return filepath.Join(c.Builder.Repo, "bin", name) }
+func (c *Cluster) tool(name string) string { return filepath.Join(c.Repo, "bin", name) }
 
 func (c *Cluster) run(ctx context.Context, tool string, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.tool(tool), args...)
-	cmd.Dir = c.Builder.Repo
+	cmd.Dir = c.Repo
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", tool, strings.Join(args, " "), err, out)
@@ -130,26 +106,17 @@ func (c *Cluster) run(ctx context.Context, tool string, args ...string) error {
 	return nil
 }
 
-func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
-
-func (c *Cluster) done(what, verb string, start time.Time) {
-	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
-}
-
 // writeKubeconfig writes the contexts that a local cluster has: the admin, and a user with the
 // rights in namespace jobs, whom the admin impersonates.
-func (c *Cluster) writeKubeconfig(ctx context.Context) error {
+func (c *Cluster) writeKubeconfig(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, c.tool("kind"), "get", "kubeconfig", "--name", c.Name)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	content, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("kubeconfig of cluster %s: %w\n%s`make kind-down` removes one that is half made", c.Name, err, &stderr)
+		attempt.Fail("kubeconfig of cluster %s: %w\n%s`make kind-down` removes one that is half made", c.Name, err, &stderr)
 	}
-	config, err := clientcmd.Load(content)
-	if err != nil {
-		return err
-	}
+	config := attempt.Must(clientcmd.Load(content))
 	admin := config.Contexts[config.CurrentContext]
 	user := config.AuthInfos[admin.AuthInfo].DeepCopy()
 	user.Impersonate = "user"
@@ -159,7 +126,7 @@ func (c *Cluster) writeKubeconfig(ctx context.Context) error {
 	config.Contexts["user"].AuthInfo = "user"
 	delete(config.Contexts, config.CurrentContext)
 	config.CurrentContext = "admin"
-	return clientcmd.WriteToFile(*config, c.Kubeconfig())
+	attempt.Succeed(clientcmd.WriteToFile(*config, c.Kubeconfig()))
 }
 
 // registry is where nothing can be pulled from: all images are loaded into the nodes.
@@ -177,23 +144,18 @@ var files = map[string]string{
 // image returns the image of a component. The tag says the release of one that has any, as
 // images that are pulled do, and changes with the program, so that a Deployment is rolled out when
 // it does; that of the payload stands in TrainJobs.
-func (c *Cluster) image(ctx context.Context, component string) (repository, tag string, err error) {
+func (c *Cluster) image(ctx context.Context, component string) (repository, tag string) {
 	repository = registry + "/" + component
 	if component == payload {
-		return repository, "local", nil
+		return repository, "local"
 	}
-	content, err := os.ReadFile(c.binary(component))
-	if err != nil {
-		return "", "", err
-	}
-	tag = fmt.Sprintf("%x", sha256.Sum256(content))[:12]
+	tag = fmt.Sprintf("%x", sha256.Sum256(attempt.Must(os.ReadFile(c.binary(component)))))[:12]
 	for _, bin := range c.binaries() {
 		if bin.Name == program(component) && bin.Module != "" {
-			module, err := c.Builder.Module(ctx, bin.Dir, bin.Module)
-			return repository, module.Version + "-" + tag, err
+			return repository, c.Module(ctx, bin.Dir, bin.Module).Version + "-" + tag
 		}
 	}
-	return repository, tag, nil
+	return repository, tag
 }
 
 func program(component string) string {
@@ -201,7 +163,7 @@ func program(component string) string {
 }
 
 func (c *Cluster) binary(component string) string {
-	return filepath.Join(c.Builder.BinDir(), program(component))
+	return filepath.Join(c.BinDir(), program(component))
 }
 
 // binaries are what the images are made of, and the plugin for whoever uses the cluster.
@@ -214,37 +176,22 @@ func (c *Cluster) binaries() []build.Binary {
 	return slices.DeleteFunc(all, func(b build.Binary) bool { return !wanted.Has(b.Name) })
 }
 
-// packImages makes an archive per component, each with nothing but its program, and returns where they lie.
-func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
+// packImages makes an archive per component, each with nothing but its program.
+func (c *Cluster) packImages(ctx context.Context) {
 	start := time.Now()
-	var archives []string
-	group, ctx := errgroup.WithContext(ctx)
-	for component, file := range files {
-		repository, tag, err := c.image(ctx, component)
-		if err != nil {
-			return nil, err
-		}
-		out := filepath.Join(c.Dir, "images", component)
-		archives = append(archives, fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH))
-		group.Go(func() error {
-			return c.run(ctx, "image", "-binary", c.binary(component), "-file", file,
-				"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
-		})
-	}
-	err := group.Wait()
-	if err == nil {
-		c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
-	}
-	return archives, err
+	attempt.ForEach(ctx, slices.Collect(maps.Keys(files)), func(ctx context.Context, component string) {
+		repository, tag := c.image(ctx, component)
+		attempt.Succeed(c.run(ctx, "image", "-binary", c.binary(component), "-file", files[component],
+			"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", filepath.Join(c.Dir, "images", component)))
+	})
+	c.Done(fmt.Sprintf("%d images", len(files)), "packed", start)
 }
 
-func (c *Cluster) load(ctx context.Context, archives []string) error {
+func (c *Cluster) loadImages(ctx context.Context) {
 	start := time.Now()
-	for _, archive := range archives {
-		if err := c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name); err != nil {
-			return err
-		}
+	for component := range files {
+		archive := fmt.Sprintf("%s-linux-%s.tar", filepath.Join(c.Dir, "images", component), runtime.GOARCH)
+		attempt.Succeed(c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name))
 	}
-	c.done(fmt.Sprintf("%d images", len(archives)), "loaded", start)
-	return nil
+	c.Done(fmt.Sprintf("%d images", len(files)), "loaded", start)
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 )
 
@@ -31,8 +32,8 @@ func TestAnInterruptedClusterIsNotInTheWay(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(tool), 0o755), os.WriteFile(tool, []byte(kind), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{Name: "half", Dir: t.TempDir(), Builder: build.Builder{Repo: repo}, Out: io.Discard}
-	err := c.create(t.Context())
+	c := &Cluster{Name: "half", Dir: t.TempDir(), Builder: build.Builder{Repo: repo, Out: io.Discard}}
+	err := attempt.To(func() { c.create(t.Context()) })
 	if err == nil || !strings.Contains(err.Error(), "no admin.conf") || !strings.Contains(err.Error(), "make kind-down") {
 		t.Errorf("One that is half made: %v", err)
 	}
@@ -40,7 +41,7 @@ func TestAnInterruptedClusterIsNotInTheWay(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGUSR1)
 	defer stop()
 	c.Name = "another"
-	if err := c.create(ctx); err == nil {
+	if err := attempt.To(func() { c.create(ctx) }); err == nil {
 		t.Error("No error when it was interrupted")
 	}
 	if calls, err := os.ReadFile(tool + ".log"); err != nil || !strings.Contains(string(calls), "\ndelete cluster --name another") {

@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,15 +23,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
 )
 
-const (
-	// parallel requests are what an API server on two cores answers without queueing.
-	parallel = 16
-	// pollInterval is long enough that listing hundreds of nodes is not what takes the time.
-	pollInterval = 200 * time.Millisecond
-)
+// pollInterval is long enough that listing hundreds of nodes is not what takes the time.
+const pollInterval = 200 * time.Millisecond
 
 // Client is a connection to the local cluster as its admin.
 type Client struct {
@@ -39,82 +36,44 @@ type Client struct {
 }
 
 // NewClient connects with the current context of a kubeconfig file.
-func NewClient(kubeconfig string) (*Client, error) {
+func NewClient(kubeconfig string) *Client {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
-	}
+	attempt.Succeed(err, "kubeconfig %s", kubeconfig)
 	config.QPS = -1 // the API server has its own limits
 	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, err
-	}
-	return &Client{Client: c}, nil
+	attempt.Succeed(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)))
+	return &Client{attempt.Must(client.New(config, client.Options{Scheme: scheme}))}
 }
 
-// Create creates all objects at the same time and leaves those alone that exist.
-func Create[T client.Object](ctx context.Context, c *Client, objects []T) error {
-	return each(ctx, c, objects, "create", func(ctx context.Context, obj T) error { return client.IgnoreAlreadyExists(c.Create(ctx, obj)) })
-}
-
-func each[T client.Object](ctx context.Context, c *Client, objects []T, verb string, do func(context.Context, T) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for _, obj := range objects {
-		group.Go(func() error {
-			if err := do(ctx, obj); err != nil {
-				gvk, _ := c.GroupVersionKindFor(obj)
-				return fmt.Errorf("failed to %s %s %s: %w", verb, gvk.Kind, client.ObjectKeyFromObject(obj), err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-// WaitFor polls until done finds nothing that is missing. What it found last is told when it takes too long.
-func WaitFor(ctx context.Context, limit time.Duration, what string, done func(context.Context) error) error {
+// WaitFor takes steps again and again until none fails. What failed last is told when it takes too long.
+func WaitFor(ctx context.Context, limit time.Duration, what string, take func(context.Context)) {
 	var missing error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
-		missing = done(ctx)
+		missing = attempt.To(func() { take(ctx) })
 		return missing == nil, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("waited %s for %s: %w", limit, what, missing)
+		attempt.Fail("waited %s for %s: %w", limit, what, missing)
 	}
-	return err
+	attempt.Succeed(err)
 }
 
 // Install applies objects: first what others need to exist, CustomResourceDefinitions until they are served.
-func (c *Client) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (c *Client) Install(ctx context.Context, objects []*unstructured.Unstructured) {
 	first, rest := manifests.Partition(objects, manifests.CRD, manifests.Namespace)
-	if err := c.ApplyAll(ctx, first); err != nil {
-		return err
-	}
-	if err := c.waitEstablished(ctx, manifests.NamesOf(first, manifests.CRD)); err != nil {
-		return err
-	}
-	return c.ApplyAll(ctx, rest)
-}
-
-func (c *Client) waitEstablished(ctx context.Context, names []string) error {
-	return WaitFor(ctx, 2*time.Minute, "CustomResourceDefinitions", func(ctx context.Context) error {
-		for _, name := range names {
+	c.ApplyAll(ctx, first)
+	crds, _ := manifests.Partition(first, manifests.CRD)
+	WaitFor(ctx, 2*time.Minute, "CustomResourceDefinitions", func(ctx context.Context) {
+		for _, obj := range crds {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-				return err
-			}
+			attempt.Succeed(c.Get(ctx, client.ObjectKeyFromObject(obj), crd))
 			if !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
-				return fmt.Errorf("%s is not established", name)
+				attempt.Fail("%s is not established", crd.Name)
 			}
 		}
-		return nil
 	})
+	c.ApplyAll(ctx, rest)
 }
 
 // fieldOwner makes a second up change what the first one applied.
@@ -125,37 +84,30 @@ const manifestAnnotation = "localcluster/manifest"
 
 // ApplyAll applies all objects at the same time, but for those that are as applying them would
 // leave them: to find that out costs the API server a tenth of applying a CRD.
-func (c *Client) ApplyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
-	return each(ctx, c, objects, "apply", func(ctx context.Context, obj *unstructured.Unstructured) error {
-		wanted, err := annotated(obj)
-		if err != nil {
-			return err
-		}
-		live := &unstructured.Unstructured{}
+func (c *Client) ApplyAll(ctx context.Context, objects []*unstructured.Unstructured) {
+	attempt.ForEach(ctx, objects, func(ctx context.Context, obj *unstructured.Unstructured) {
+		key := client.ObjectKeyFromObject(obj)
+		wanted, live := annotated(obj), &unstructured.Unstructured{}
 		live.SetGroupVersionKind(wanted.GroupVersionKind())
-		err = c.Get(ctx, client.ObjectKeyFromObject(wanted), live)
+		err := c.Get(ctx, key, live)
 		if err == nil && live.GetDeletionTimestamp() == nil && has(live.Object, wanted.Object) {
-			return nil
+			return
 		}
 		// Whatever the API server says of an object that it has not got is said by apply, too.
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership)
+		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership)
+		attempt.Succeed(err, "failed to apply %s %s", obj.GetKind(), key)
 	})
 }
 
-// annotated returns the object with the hash of it. A field that a former manifest had, and
-// that only applying takes away, makes a difference that way.
-func annotated(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	content, err := json.Marshal(obj.Object)
-	if err != nil {
-		return nil, err
-	}
+// annotated returns the object with its hash: a field that a former manifest had, which only applying takes away, differs so.
+func annotated(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	content := attempt.Must(json.Marshal(obj.Object))
 	// Read back, so that numbers are what the API server's are.
 	obj = &unstructured.Unstructured{}
-	if err := obj.UnmarshalJSON(content); err != nil {
-		return nil, err
-	}
+	attempt.Succeed(obj.UnmarshalJSON(content))
 	hash := fmt.Sprintf("%.8x", sha256.Sum256(content))
-	return obj, unstructured.SetNestedField(obj.Object, hash, "metadata", "annotations", manifestAnnotation)
+	attempt.Succeed(unstructured.SetNestedField(obj.Object, hash, "metadata", "annotations", manifestAnnotation))
+	return obj
 }
 
 // has reports whether live has every field of wanted, and lists of the same length.
@@ -174,15 +126,7 @@ func has(live, wanted any) bool {
 		return true
 	case []any:
 		items, ok := live.([]any)
-		if !ok || len(items) != len(wanted) {
-			return len(wanted) == 0 && live == nil
-		}
-		for i := range wanted {
-			if !has(items[i], wanted[i]) {
-				return false
-			}
-		}
-		return true
+		return (ok || live == nil) && slices.EqualFunc(items, wanted, has)
 	}
 	return reflect.DeepEqual(live, wanted)
 }

@@ -83,8 +83,7 @@ func (p pool) make(count int) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// KubeletTaint keeps pods away from the node of Kubelet that no kubelet can run, for want of an
-// image; a flavor has to tolerate it.
+// KubeletTaint keeps pods from the node of Kubelet for which there is no image. A flavor has to tolerate it.
 const KubeletTaint = "kueue-trainer.test/kubelet"
 
 // Kubelet dresses a node with a real kubelet up as one with GPUs, of a product of its own.
@@ -100,8 +99,7 @@ func Kubelet(node *corev1.Node) {
 	node.Status.Allocatable[gpuResource] = p.resources[gpuResource]
 }
 
-// Usable tells whether pods can be placed on the node: it is ready, and the node
-// controller has seen it and taken its own taint away.
+// Usable tells whether pods can be placed on the node: it is ready, and the node controller has taken its own taint away.
 func Usable(node *corev1.Node) bool {
 	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable

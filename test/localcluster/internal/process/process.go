@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 )
 
 const (
@@ -27,8 +29,7 @@ const (
 // Spec says what to run.
 type Spec struct {
 	Argv []string `json:"argv"`
-	// Env is the whole environment: nothing is inherited, because etcd reads ETCD_*,
-	// clients read KUBECONFIG and proxies, and kwok reads a file in $HOME.
+	// Env is the whole environment: etcd reads ETCD_*, clients KUBECONFIG and proxies, and kwok a file in $HOME.
 	Env []string `json:"env"`
 	// Log receives stdout and stderr; an existing file is continued.
 	Log string `json:"log"`
@@ -42,84 +43,62 @@ type Process struct {
 	Spec
 }
 
-// Start runs spec in a session of its own, so that neither the end of the launcher
-// nor Ctrl-C in its terminal reaches it.
-func Start(spec Spec) (Process, error) {
-	if err := os.MkdirAll(filepath.Dir(spec.Log), 0o755); err != nil {
-		return Process{}, err
-	}
-	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return Process{}, err
-	}
+// Start runs spec in a session of its own, which neither the launcher's end nor Ctrl-C in its terminal reaches.
+func Start(spec Spec) Process {
+	attempt.Succeed(os.MkdirAll(filepath.Dir(spec.Log), 0o755))
+	log := attempt.Must(os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer log.Close() //nolint:errcheck // the child has its own descriptor
 
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
 	cmd.Env = spec.Env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return Process{}, fmt.Errorf("failed to start %s: %w", spec.Argv[0], err)
-	}
+	attempt.Succeed(cmd.Start(), "failed to start %s", spec.Argv[0])
 	id, _, err := identify(cmd.Process.Pid)
 	if err != nil {
 		_ = cmd.Process.Kill() // Nobody would find it again.
 	}
 	// Reap it should it end while we are still here, else it stays as a zombie.
 	go cmd.Wait() //nolint:errcheck // whether it runs is read from /proc
-	if err != nil {
-		return Process{}, fmt.Errorf("failed to identify %s: %w", spec.Argv[0], err)
-	}
-	return Process{id, spec}, nil
+	attempt.Succeed(err, "failed to identify %s", spec.Argv[0])
+	return Process{id, spec}
 }
 
-// Terminate asks the process to end and kills it when it has not within grace.
-// It tells whether it had to kill. A process that is gone already is fine.
-func (id Identity) Terminate(ctx context.Context, grace time.Duration) (killed bool, err error) {
-	if err := id.signal(syscall.SIGTERM); err != nil {
-		return false, err
+// Terminate asks the process to end, and kills it when it has not within grace, which it reports.
+func (id Identity) Terminate(ctx context.Context, grace time.Duration) (killed bool) {
+	id.signal(syscall.SIGTERM)
+	if attempt.To(func() { id.waitGone(ctx, grace) }) == nil {
+		return false
 	}
-	if id.waitGone(ctx, grace) == nil {
-		return false, nil
-	}
-	return true, id.Kill(ctx)
+	id.Kill(ctx)
+	return true
 }
 
 // Kill ends the process with SIGKILL and waits until it is gone.
-func (id Identity) Kill(ctx context.Context) error {
-	if err := id.signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	return id.waitGone(ctx, killWait)
+func (id Identity) Kill(ctx context.Context) {
+	id.signal(syscall.SIGKILL)
+	id.waitGone(ctx, killWait)
 }
 
-// signal takes a handle on the pid first and compares the identity then, so that
-// a recycled pid is not hit even between the two.
-func (id Identity) signal(sig syscall.Signal) error {
-	p, err := os.FindProcess(id.PID)
-	if err != nil {
-		return nil
-	}
+// signal takes a handle on the pid before it compares the identity, so that a recycled pid is not hit.
+func (id Identity) signal(sig syscall.Signal) {
+	// It finds any on Unix, also one that is gone.
+	p, _ := os.FindProcess(id.PID)
 	defer p.Release() //nolint:errcheck // only frees the handle
 	if !id.Alive() {
-		return nil
+		return
 	}
-	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("failed to send %s to process %d: %w", sig, id.PID, err)
+	if err := p.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
+		attempt.Succeed(err, "failed to send %s to process %d", sig, id.PID)
 	}
-	return nil
 }
 
-func (id Identity) waitGone(ctx context.Context, limit time.Duration) error {
+func (id Identity) waitGone(ctx context.Context, limit time.Duration) {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(context.Context) (bool, error) { return !id.Alive(), nil })
-	if err != nil {
-		return fmt.Errorf("process %d is still running after %s: %w", id.PID, limit, err)
-	}
-	return nil
+	attempt.Succeed(err, "process %d is still running after %s", id.PID, limit)
 }
 
-// Identity names one process of one boot. A pid alone does not: the kernel hands
-// it out again, and a signal would then reach a stranger.
+// Identity names one process of one boot. A pid alone does not: the kernel hands it out again.
 type Identity struct {
 	PID int `json:"pid"`
 	// StartTicks is the start time in clock ticks since boot.
@@ -137,8 +116,8 @@ func Supported() error {
 // bootID is a variable for a test.
 var bootID = "/proc/sys/kernel/random/boot_id"
 
-// identify reads the identity of the process that has a pid now. One that has ended still has
-// it as a zombie, which only waits for its parent to take note.
+// identify reads the identity of the process that has a pid now. One that has ended still has it as a zombie, which only
+// waits for its parent to take note. With other threads a zombie has not ended: they keep its ports.
 func identify(pid int) (id Identity, ended bool, err error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
@@ -150,7 +129,7 @@ func identify(pid int) (id Identity, ended bool, err error) {
 	}
 	stat, err := proc.Stat()
 	id = Identity{PID: pid, StartTicks: stat.Starttime, BootID: strings.TrimSpace(string(boot))}
-	return id, stat.State == "Z" || stat.State == "X", err
+	return id, stat.State == "X" || stat.State == "Z" && stat.NumThreads <= 1, err
 }
 
 // Alive tells whether exactly this process is still running.

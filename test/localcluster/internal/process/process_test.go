@@ -4,16 +4,20 @@ package process
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	"github.com/prometheus/procfs"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/attempt"
 )
 
 func TestAZombieIsNotAlive(t *testing.T) {
@@ -23,22 +27,46 @@ func TestAZombieIsNotAlive(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cmd.Wait() })
 	var zombie Identity
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (ended bool, err error) {
+	gomega.NewWithT(t).Eventually(func() (ended bool, err error) {
 		zombie, ended, err = identify(cmd.Process.Pid)
 		return ended, err
-	})
-	if err != nil || zombie.Alive() {
-		t.Errorf("%+v: %v, alive: %t", zombie, err, zombie.Alive())
+	}).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
+	if zombie.Alive() {
+		t.Errorf("%+v is alive", zombie)
+	}
+}
+
+// firstThreadEnds is set for a process of this test whose first thread ends before it does anything.
+const firstThreadEnds = "FIRST_THREAD_ENDS"
+
+func init() {
+	if os.Getenv(firstThreadEnds) != "" {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+}
+
+// Killed, the others may end a moment later, and the process keeps its ports until then.
+func TestAProcessIsAliveAsLongAsAThreadOfItIs(t *testing.T) {
+	p := Start(Spec{Argv: []string{attempt.Must(os.Executable())}, Env: []string{firstThreadEnds + "=1"}, Log: filepath.Join(t.TempDir(), "log")})
+	t.Cleanup(func() { p.Kill(context.Background()) })
+	gomega.NewWithT(t).Eventually(func() (string, error) {
+		proc, err := procfs.NewProc(p.PID)
+		stat, errStat := proc.Stat()
+		return stat.State, errors.Join(err, errStat)
+	}).WithTimeout(30 * time.Second).Should(gomega.Equal("Z"))
+	if !p.Alive() {
+		t.Error("It is taken for ended as long as it has a thread")
+	}
+	p.Kill(t.Context())
+	if p.Alive() {
+		t.Error("It is alive when all threads have ended")
 	}
 }
 
 func TestStopsOnlyWhatItStarted(t *testing.T) {
 	ctx := context.Background()
-	p, err := Start(Spec{Argv: []string{"/bin/sleep", "60"}, Log: filepath.Join(t.TempDir(), "sleep.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Kill(ctx) })
+	p := Start(Spec{Argv: []string{"/bin/sleep", "60"}, Log: filepath.Join(t.TempDir(), "sleep.log")})
+	t.Cleanup(func() { p.Kill(ctx) })
 
 	strangers := map[string]Identity{
 		"same pid, other start time": {PID: p.PID, StartTicks: p.StartTicks + 1, BootID: p.BootID},
@@ -49,15 +77,13 @@ func TestStopsOnlyWhatItStarted(t *testing.T) {
 		if stranger.Alive() {
 			t.Errorf("%s: reported as alive", name)
 		}
-		if err := stranger.Kill(ctx); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		stranger.Kill(ctx)
 	}
 	if !p.Alive() {
 		t.Fatal("the process was killed under another identity")
 	}
-	if killed, err := p.Terminate(ctx, 5*time.Second); err != nil || killed {
-		t.Fatalf("killed %v, error %v; want it to end by itself", killed, err)
+	if p.Terminate(ctx, 5*time.Second) {
+		t.Fatal("it was killed, want it to end by itself")
 	}
 	if p.Alive() {
 		t.Error("still alive after Terminate")
@@ -67,13 +93,10 @@ func TestStopsOnlyWhatItStarted(t *testing.T) {
 func TestKillsWhatIgnoresTerm(t *testing.T) {
 	ctx := context.Background()
 	log := filepath.Join(t.TempDir(), "sh.log")
-	p, err := Start(Spec{Argv: []string{"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"}, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	waitForLine(t, log, "ready")
-	if killed, err := p.Terminate(ctx, 300*time.Millisecond); err != nil || !killed {
-		t.Fatalf("killed %v, error %v; want it killed", killed, err)
+	p := Start(Spec{Argv: []string{"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"}, Log: log})
+	gomega.NewWithT(t).Eventually(os.ReadFile).WithArguments(log).WithTimeout(30 * time.Second).Should(gomega.ContainSubstring("ready\n"))
+	if !p.Terminate(ctx, 300*time.Millisecond) {
+		t.Fatal("it ended by itself, want it killed")
 	}
 	if p.Alive() {
 		t.Error("still alive after Terminate's grace period")
@@ -87,28 +110,14 @@ func TestStartsNothingThatItCannotStop(t *testing.T) {
 		t.Errorf("Without /proc it is %v", err)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	if p, err := Start(Spec{Argv: []string{"/usr/bin/tail", "-f", log}, Log: log}); err == nil {
-		t.Errorf("It started %+v", p)
+	if err := attempt.To(func() { Start(Spec{Argv: []string{"/usr/bin/tail", "-f", log}, Log: log}) }); err == nil {
+		t.Error("It started")
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+	gomega.NewWithT(t).Eventually(func() (bool, error) {
 		running, err := procfs.AllProcs()
-		return !slices.ContainsFunc(running, func(p procfs.Proc) bool {
+		return slices.ContainsFunc(running, func(p procfs.Proc) bool {
 			argv, _ := p.CmdLine() // Nothing of one that has just ended.
 			return slices.Contains(argv, log)
 		}), err
-	})
-	if err != nil {
-		t.Errorf("It still runs: %v", err)
-	}
-}
-
-func waitForLine(t *testing.T, log, line string) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		data, err := os.ReadFile(log)
-		return strings.Contains(string(data), line+"\n"), err
-	})
-	if err != nil {
-		t.Fatalf("no line %q in %s: %v", line, log, err)
-	}
+	}).WithTimeout(5*time.Second).Should(gomega.BeFalse(), "It still runs")
 }

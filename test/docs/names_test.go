@@ -3,14 +3,16 @@
 package docs
 
 import (
+	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
@@ -45,17 +47,16 @@ func TestLinksOfPages(t *testing.T) {
 func TestPagesThatAreNamed(t *testing.T) {
 	named := 0
 	for _, dir := range []string{"Makefile", "README.md", "CONTRIBUTING.md", "SECURITY.md", "charts", "cmd", "config", "docs", "hack", "pkg", "release", "test"} {
-		expect.NoError(t, filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
+		expect.NoError(t, fs.WalkDir(root, dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !slices.Contains([]string{"", ".go", ".md", ".yaml", ".txt", ".tmpl", ".tpl"}, filepath.Ext(path)) {
 				return err
 			}
-			content, err := os.ReadFile(path)
-			for _, page := range mention.FindAllString(string(content), -1) {
+			for _, page := range mention.FindAllString(file(t, path), -1) {
 				named++
 				target, anchor, _ := strings.Cut(page, "#")
 				leads(t, path, target, anchor)
 			}
-			return err
+			return nil
 		}))
 	}
 	expect.That(t, named >= 100, "Only %d pages are named", named)
@@ -64,7 +65,7 @@ func TestPagesThatAreNamed(t *testing.T) {
 // leads reports a target that is not there, or has no heading of an anchor.
 func leads(t *testing.T, from, target, anchor string) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join("..", "..", target)); err != nil {
+	if _, err := fs.Stat(root, target); err != nil {
 		t.Errorf("%s names %s, which is not there", from, target)
 		return
 	}
@@ -77,13 +78,23 @@ func leads(t *testing.T, from, target, anchor string) {
 func allPages(t *testing.T) []string {
 	t.Helper()
 	found := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
-	expect.NoError(t, filepath.WalkDir(filepath.Join("..", "..", "docs"), func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".md" {
-			page, err := filepath.Rel(filepath.Join("..", ".."), path)
-			found = append(found, page)
-			return err
+	expect.NoError(t, fs.WalkDir(root, "docs", func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			found = append(found, path)
 		}
 		return err
 	}))
 	return found
+}
+
+// What people are told to have Argo CD ignore is called what the manager calls it.
+func TestGitOpsNamesWhatIsWritten(t *testing.T) {
+	section := pages.Section(file(t, "docs/install.md"), "gitops")
+	for _, ignored := range []string{
+		fmt.Sprintf(`select(.name == %q or .name == %q)`, webhookconfig.Queued, webhookconfig.NotOwn),
+		fmt.Sprintf(`select(.manager == %q)`, patch.Manager),
+		patch.ManagerAnnotation,
+	} {
+		expect.That(t, strings.Contains(section, ignored), "docs/install.md does not name %s", ignored)
+	}
 }
