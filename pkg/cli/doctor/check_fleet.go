@@ -169,8 +169,7 @@ func olderTrainers(f *Facts, found func(hit)) {
 	}
 }
 
-// lacked has look tell of what TrainJobs need in the workers to which they may go, and finds each thing once.
-// look returns false where nothing is wrong.
+// lacked has look tell what TrainJobs need in the workers to which they may go, and whether it is wrong; each thing once.
 func lacked(f *Facts, kinds []Kind, found func(hit), look func(*Worker, *trainjob.TrainJob) (hit, bool)) {
 	for _, w := range f.told(kinds...) {
 		seen := sets.New[string]()
@@ -258,8 +257,7 @@ func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
 }
 
 const (
-	// renewWithin is how long before its end a credential is to be renewed: time enough for
-	// whoever looks once a week.
+	// renewWithin is how long before its end a credential is to be renewed: time enough for whoever looks once a week.
 	renewWithin = 7 * 24 * time.Hour
 
 	// workerRole and workerAccount are what config/multikueue installs.
@@ -301,9 +299,8 @@ func (w *Worker) ending(now time.Time) hit {
 	return h
 }
 
-// renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it
-// as it is: the manager cluster may reach the worker by another address than its admins. Where no
-// token is to be had, the old one stays.
+// renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it as it is: the manager
+// cluster may reach the worker by another address than its admins. Where no token is to be had, the old one stays.
 func (w *Worker) renew() []string {
 	a := w.Access
 	namespace, account, _ := serviceaccount.SplitUsername(a.User) // it is one: see readToken

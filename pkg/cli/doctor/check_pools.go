@@ -82,8 +82,7 @@ func flavorsWithoutNodes(f *Facts, found func(hit)) {
 	}
 }
 
-// meant returns the labels that a flavor would have with the one value corrected that the
-// GPU nodes outside of all flavors agree on, or nil.
+// meant returns a flavor's labels with the one value corrected that all GPU nodes of no flavor agree on, or nil.
 func (f *Facts) meant(flavor *kueue.ResourceFlavor) map[string]string {
 	if flavor.Spec.TopologyName != nil {
 		return nil // its labels are immutable
@@ -194,8 +193,7 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor, node *corev1.Node) []c
 	})
 }
 
-// added returns the tolerations that kueue-trainer adds to pods that ask for the resources.
-// The in-tree integration adds none.
+// added returns the tolerations that kueue-trainer adds to pods for the resources; the in-tree integration adds none.
 func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	if !f.managerInstalled() && f.integrates() == inTree {
 		return nil

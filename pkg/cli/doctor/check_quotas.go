@@ -22,10 +22,8 @@ import (
 // grant is a quota and whose it is.
 type grant struct {
 	inventory.Grant
-	// kind and name are of the ClusterQueue or Cohort.
-	kind, name string
-	// reserved is what Workloads hold of it; of a Cohort's own quota, nothing.
-	reserved resource.Quantity
+	kind, name string            // kind and name are of the ClusterQueue or Cohort
+	reserved   resource.Quantity // what Workloads hold of it; of a Cohort's own quota, nothing
 	// nodesMade is set where an admission check makes the nodes: those that are there say nothing of the quota.
 	nodesMade bool
 }
@@ -68,9 +66,8 @@ func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFl
 	return slices.DeleteFunc(onNodes(all), func(g grant) bool { return g.Quota.Name != name })
 }
 
-// quotasAboveNodes finds flavors of which more is promised than their nodes have: one by
-// itself or, where each by itself is right, those that share nodes together. Where no node
-// at all has a resource, it is none of nodes, such as a budget.
+// quotasAboveNodes finds flavors of which more is promised than their nodes have: one by itself or, where each by itself is
+// right, those that share nodes together. Where no node at all has a resource, it is none of nodes, such as a budget.
 func quotasAboveNodes(f *Facts, found func(hit)) {
 	everywhere := f.NodesOf(&kueue.ResourceFlavor{})
 	names := sets.New[corev1.ResourceName]()
@@ -92,8 +89,7 @@ func quotasAboveNodes(f *Facts, found func(hit)) {
 	}
 }
 
-// sharing groups the flavors with quota for a resource: together are those that share
-// nodes, or each share some with a third.
+// sharing groups the flavors with quota for a resource that share nodes, or each share some with a third.
 func (f *Facts) sharing(name corev1.ResourceName) [][]*kueue.ResourceFlavor {
 	var groups [][]*kueue.ResourceFlavor
 	for i := range f.Flavors {

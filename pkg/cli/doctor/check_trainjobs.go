@@ -130,8 +130,7 @@ func count[T any, P inventory.Object[T]](counts map[string][]string, kind string
 	}
 }
 
-// orphans finds Workloads of TrainJobs that do not exist any more, or that lost their
-// owner, as in a restored backup.
+// orphans finds Workloads of TrainJobs that do not exist any more, or that lost their owner, as in a restored backup.
 func orphans(f *Facts, found func(hit)) {
 	there := sets.New[types.UID]()
 	for i := range f.TrainJobs {
@@ -171,8 +170,7 @@ func heldForPods(wl *kueue.Workload) bool {
 	return !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, placeholder.Finalizer)
 }
 
-// keptQuota finds Workloads that keep the quota of pods which MultiKueue left, in a cluster where no
-// kueue-trainer runs that would let it go.
+// keptQuota finds Workloads that keep quota of pods which MultiKueue left, where no kueue-trainer would let it go.
 func keptQuota(f *Facts, found func(hit)) {
 	if problem, _ := f.notRunning(); f.managerInstalled() && problem == "" {
 		return
@@ -199,8 +197,7 @@ func (f *Facts) running(wl *kueue.Workload) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod corev1.Pod) bool { return pod.Namespace != wl.Namespace || podset.PodEnded(&pod) })
 }
 
-// orphaned tells what is missing of a TrainJob's Workload, or is empty. A Workload that
-// MultiKueue makes on a worker cluster comes before its job.
+// orphaned tells what a TrainJob's Workload lacks, or is empty. One that MultiKueue makes in a worker comes before its job.
 func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 	owner := metav1.GetControllerOfNoCopy(wl)
 	switch {
@@ -232,12 +229,10 @@ var leftOut = []string{
 // blamed are reasons for which a controller is to blame, not the job or its queue.
 var blamed = []string{"NobodyReacts", "KueueSilent", jobevents.ReasonNotStarted, "PodsMissing"}
 
-// holding are reasons for which a job has quota and no pods until others in its namespace or
-// on its nodes have ended.
+// holding are reasons for which a job has quota and no pods until others in its namespace or on its nodes have ended.
 var holding = []string{"TooManyPods", "PodsRefused"}
 
-// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one case for
-// those of a namespace that are stuck for the same reason.
+// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one case for all alike in a namespace.
 func stuckTrainJobs(f *Facts, found func(hit)) {
 	generation := f.generation()
 	if generation == 0 || f.Cluster == nil {

@@ -31,17 +31,13 @@ const (
 	ownRuntimes     Kind = "trainingruntimes.trainer.kubeflow.org"
 )
 
-// Worker is a worker cluster, with facts as far as they tell whether it goes with the manager
-// cluster.
+// Worker is a worker cluster, with facts as far as they tell whether it goes with the manager cluster.
 type Worker struct {
 	Name, Context string
-	// Access is how Kueue gets there; nil where that may not be read.
-	Access *Access
+	Access        *Access // how Kueue gets there; nil where that may not be read
 	*Facts
-	// Lacks is what Kueue of the manager cluster needs there and may not do.
-	Lacks []rbacv1.PolicyRule
-	// Untold is why nothing is known; without a Context, nothing leads there.
-	Untold error
+	Lacks  []rbacv1.PolicyRule // what Kueue of the manager cluster needs there and may not do
+	Untold error               // why nothing is known; without a Context, nothing leads there
 }
 
 // kubectl makes a command of the manager cluster one of the worker.

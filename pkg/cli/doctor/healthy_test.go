@@ -35,8 +35,7 @@ import (
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// healthy are the facts of an installation as its manifests make it, with one pool of two
-// nodes, on which nothing runs.
+// healthy are the facts of an installation as its manifests make it, with one pool of two nodes, on which nothing runs.
 func healthy(t *testing.T) *Facts {
 	t.Helper()
 	f := &Facts{

@@ -36,8 +36,7 @@ const (
 	localQueues     Kind = inventory.LocalQueues
 	admissionChecks Kind = inventory.AdmissionChecks
 	workloads       Kind = inventory.Workloads
-	// schedulerView is what Kueue's scheduler makes of the inventory.
-	schedulerView Kind = "Kueue's view of queues and quotas"
+	schedulerView   Kind = "Kueue's view of queues and quotas" // what Kueue's scheduler makes of the inventory
 
 	namespaceKind Kind = "namespaces"
 	events        Kind = "events"
@@ -184,8 +183,7 @@ func (l *loader) trainJobs(ctx context.Context) {
 	list(ctx, l, jobs, &f.Jobs, client.HasLabels{jobsetapi.JobSetNameKey})
 }
 
-// processesByName finds TrainJobs whose numProcPerNode is a text. Trainer 2.1 takes one, and the API server goes on giving it
-// out when the CRD has a number.
+// processesByName finds TrainJobs whose numProcPerNode is a text: what Trainer 2.1 takes, the API server goes on giving out.
 func (l *loader) processesByName(ctx context.Context) {
 	stored := &unstructured.UnstructuredList{}
 	stored.SetGroupVersionKind(trainjob.GVK)
@@ -210,8 +208,7 @@ func list[T any, P inventory.Object[T]](ctx context.Context, l *loader, kind Kin
 	*into = append(*into, found...)
 }
 
-// note takes down why a kind could not be read. One that is not served has no objects: that its CRD is missing is a finding of
-// its own.
+// note takes down why a kind could not be read. One that is not served has no objects, of which its CRD tells.
 func (l *loader) note(kind Kind, err error) {
 	if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		l.unserved[kind] = err
@@ -223,8 +220,7 @@ func (l *loader) note(kind Kind, err error) {
 // probeName names objects that are never stored.
 const probeName = "kubectl-trainjob-doctor"
 
-// probe asks the API server what becomes of new objects, as dry runs: whether the
-// webhooks of every part answer shows there, wherever they are.
+// probe asks the API server what becomes of new objects, as dry runs: it shows whether all webhooks answer.
 func (l *loader) probe(ctx context.Context, namespace string) {
 	f := l.facts
 	f.Refusals = map[Kind]error{

@@ -23,16 +23,12 @@ import (
 // part is one of the managers that have to work together, and what there is to say of it.
 type part struct {
 	cluster.Part
-	// configKey is where its configuration stands in its ConfigMap.
-	configKey string
-	// webhooks are its configurations, mutating and validating, where it has one.
-	mutating, validating string
+	configKey            string // where its configuration stands in its ConfigMap
+	mutating, validating string // its webhook configurations, where it has one
 	// asked is what none but its webhooks and those of the parts before it are asked about by name.
-	asked schema.GroupResource
-	// without says what does not work while it does not answer.
-	without string
-	// install fixes what is missing of it; of kueue-trainer, Facts.install does.
-	install string
+	asked   schema.GroupResource
+	without string // what does not work while it does not answer
+	install string // what fixes what is missing of it; of kueue-trainer, Facts.install does
 }
 
 var (
@@ -172,8 +168,7 @@ func configure(values map[string]any) string {
 	return "--set-json " + quoted("configuration="+string(data))
 }
 
-// apply is the command that puts back what a directory of config/ has. With Helm that comes with all
-// the rest, and with the values that the flags set.
+// apply is the command that puts back what a directory of config/ has; with Helm all the rest, and what the flags set.
 func (f *Facts) apply(directory string, helmFlags ...string) string {
 	return cmp.Or(f.upgrade(helmFlags...), "kubectl apply -k config/"+directory)
 }

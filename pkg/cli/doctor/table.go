@@ -13,24 +13,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 )
 
-// check is a row of the table. One without wrong is another case of what the row above it looks at.
-// In its texts, {value} is a value of the case.
+// check is a row of the table, with {values} in its texts. One without wrong is another case of what the row above looks at.
 type check struct {
-	// inOrder says what is so when nothing is wrong.
-	inOrder string
-	// looksAt is what the facts must have for an answer, and given what there must be in them.
-	looksAt []Kind
+	inOrder string // inOrder says what is so when nothing is wrong
+	looksAt []Kind // what the facts must have for an answer, and given what there must be in them
 	given   []condition
-	// wrong finds the cases of this row, unless they say otherwise.
-	wrong func(f *Facts, found func(hit))
+	wrong   func(f *Facts, found func(hit)) // wrong finds the cases of this row, unless they say otherwise
 
-	// ID is the Reason of its findings.
-	ID       string
+	ID       string // the Reason of its findings
 	Severity Severity
 	// When says in docs/doctor.md when something is wrong; empty where a row above says it of the same ID.
-	When string
-	// object is the one that is concerned, where it is always the same.
-	object                  string
+	When                    string
+	object                  string // the one that is concerned, where it is always the same
 	problem, effect, advice string
 	commands                []string
 }
@@ -38,8 +32,7 @@ type check struct {
 // hit is a case of a row. What its Finding has is said instead of what the row says.
 type hit struct {
 	Finding
-	// values are names in turn with what they stand for.
-	values []any
+	values []any // names in turn with what they stand for
 }
 
 // about is a case that concerns an object, whose {namespace} and {name} are values.
@@ -118,8 +111,7 @@ func checks() [][]check {
 // dispatchKinds tell which TrainJobs go to which workers.
 var dispatchKinds = []Kind{workerClusters, workerConfigs, trainJobs, localQueues, clusterQueues, admissionChecks}
 
-// newReport makes every check for which the facts are there; of the others it tells why
-// they could not be made.
+// newReport makes every check for which the facts are there; of the others it tells why they could not be made.
 func newReport(f *Facts) Report {
 	r := Report{Findings: []Finding{}, Passed: []string{}, Unseen: []Unseen{}}
 	names := f.relocation()

@@ -25,9 +25,8 @@ const (
 type webhook struct {
 	*admissionregistrationv1.MutatingWebhook
 
-	part *part
-	// kind and configuration are of the object, index is the place in it.
-	kind          string
+	part          *part
+	kind          string // kind and configuration are of the object, index is the place in it
 	configuration *admissionregistrationv1.MutatingWebhookConfiguration
 	index         int
 }
@@ -112,8 +111,7 @@ func (w webhook) asksAbout(resource string) bool {
 	})
 }
 
-// ownConditions leave out what is being deleted, see config/webhook, what has no queue and
-// what the manager writes, see pkg/matchconditions.
+// ownConditions leave out what is being deleted, has no queue or is written by the manager: see pkg/matchconditions.
 var ownConditions = []string{"not-deleting", "queued", "not-own"}
 
 // narrowed reports whether the webhook is not asked about every object of its rules in the namespaces that it is for,

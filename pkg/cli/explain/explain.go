@@ -15,68 +15,51 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
-// Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names
-// stay, new ones may come.
+// Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names stay, new ones may come.
 type Explanation struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	State     State  `json:"state"`
-	// Chain is empty for a manifest.
-	Chain []Link `json:"chain,omitempty"`
-	// Start is when a job starts that waits for quota.
-	Start *outlook.Start `json:"start,omitempty"`
-	// Queue is nil where the TrainJob names none.
-	Queue *Queue `json:"queue,omitempty"`
-	// TimeLimit is nil where the TrainJob has none, or is over.
-	TimeLimit *TimeLimit `json:"timeLimit,omitempty"`
-	PodSets   []PodSet   `json:"podSets,omitempty"`
-	// Flavors has a verdict for each PodSet and flavor.
-	Flavors []Verdict `json:"flavors,omitempty"`
-	// Preempts are those whom Kueue would stop for the job now.
-	Preempts  []Preempted `json:"preempts,omitempty"`
-	Placement []Part      `json:"placement,omitempty"`
-	// Undescribed is why there is no placement.
-	Undescribed string `json:"undescribed,omitempty"`
-	// Unseen says what the user may not see.
-	Unseen []string `json:"unseen,omitempty"`
+	Namespace   string         `json:"namespace"`
+	Name        string         `json:"name"`
+	State       State          `json:"state"`
+	Chain       []Link         `json:"chain,omitempty"`     // empty for a manifest
+	Start       *outlook.Start `json:"start,omitempty"`     // when a job starts that waits for quota
+	Queue       *Queue         `json:"queue,omitempty"`     // nil where the TrainJob names none
+	TimeLimit   *TimeLimit     `json:"timeLimit,omitempty"` // nil where the TrainJob has none, or is over
+	PodSets     []PodSet       `json:"podSets,omitempty"`
+	Flavors     []Verdict      `json:"flavors,omitempty"`  // has a verdict for each PodSet and flavor
+	Preempts    []Preempted    `json:"preempts,omitempty"` // those whom Kueue would stop for the job now
+	Placement   []Part         `json:"placement,omitempty"`
+	Undescribed string         `json:"undescribed,omitempty"` // why there is no placement
+	Unseen      []string       `json:"unseen,omitempty"`      // Unseen says what the user may not see
 	// Workers are the clusters that MultiKueue gave the job to, or may.
 	Workers []WorkerExplanation `json:"workers,omitempty"`
 }
 
 // WorkerExplanation is what there is to say of a job in a worker of MultiKueue.
 type WorkerExplanation struct {
-	Cluster string `json:"cluster"`
-	// Context of the kubeconfig that leads there.
-	Context string `json:"context,omitempty"`
-	// Problem is why there is no explanation.
-	Problem string `json:"problem,omitempty"`
-	// Explanation is of the copy there.
-	Explanation *Explanation `json:"explanation,omitempty"`
+	Cluster     string       `json:"cluster"`
+	Context     string       `json:"context,omitempty"`     // Context of the kubeconfig that leads there
+	Problem     string       `json:"problem,omitempty"`     // why there is no explanation
+	Explanation *Explanation `json:"explanation,omitempty"` // of the copy there
 }
 
 // Queue is where a TrainJob waits, or has its quota from.
 type Queue struct {
-	LocalQueue   string `json:"localQueue"`
-	ClusterQueue string `json:"clusterQueue,omitempty"`
-	Cohort       string `json:"cohort,omitempty"`
-	Strategy     string `json:"strategy,omitempty"`
-	Priority     int32  `json:"priority"`
-	// PriorityClass is empty where the job has none.
-	PriorityClass string `json:"priorityClass,omitempty"`
-	// Position is nil unless the TrainJob waits.
-	Position *Position `json:"position,omitempty"`
-	// KueueSays is the message of condition QuotaReserved, as Kueue wrote it.
-	KueueSays string `json:"kueueSays,omitempty"`
+	LocalQueue    string    `json:"localQueue"`
+	ClusterQueue  string    `json:"clusterQueue,omitempty"`
+	Cohort        string    `json:"cohort,omitempty"`
+	Strategy      string    `json:"strategy,omitempty"`
+	Priority      int32     `json:"priority"`
+	PriorityClass string    `json:"priorityClass,omitempty"` // empty where the job has none
+	Position      *Position `json:"position,omitempty"`      // nil unless the TrainJob waits
+	KueueSays     string    `json:"kueueSays,omitempty"`     // the message of condition QuotaReserved, as Kueue wrote it
 }
 
 // PodSet is what Kueue sees of a replicated job.
 type PodSet struct {
-	Name string `json:"name"`
-	// Pods are those that need quota, and Done those that have given it back.
-	Pods int32 `json:"pods"`
-	Done int32 `json:"done,omitempty"`
-	// PerPod are the requests of one pod.
-	PerPod corev1.ResourceList `json:"perPod"`
+	Name   string              `json:"name"`
+	Pods   int32               `json:"pods"` // those that need quota, and Done those that have given it back
+	Done   int32               `json:"done,omitempty"`
+	PerPod corev1.ResourceList `json:"perPod"` // the requests of one pod
 }
 
 // Explain says it all.
@@ -171,12 +154,10 @@ func podSetOf(f *Facts, ps *kueue.PodSet) PodSet {
 	return out
 }
 
-// TimeLimit is how long Kueue lets a TrainJob run, by label
-// kueue.x-k8s.io/max-exec-time-seconds.
+// TimeLimit is how long Kueue lets a TrainJob run, by label kueue.x-k8s.io/max-exec-time-seconds.
 type TimeLimit struct {
-	Seconds int32 `json:"seconds"`
-	// UsedSeconds is the time for which it was admitted until now.
-	UsedSeconds int32 `json:"usedSeconds"`
+	Seconds     int32 `json:"seconds"`
+	UsedSeconds int32 `json:"usedSeconds"` // the time for which it was admitted until now
 }
 
 // timeLimitOf counts as Kueue does: all admissions of the Workload, and no time in the queue.

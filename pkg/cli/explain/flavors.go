@@ -18,8 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// Flavors returns a verdict for every PodSet and every flavor of the job's ClusterQueue in
-// Kueue's order: PodSets as they come, flavors as the ClusterQueue has them.
+// Flavors returns a verdict for every PodSet and every flavor of the job's ClusterQueue, in Kueue's order.
 func Flavors(f *Facts) []Verdict {
 	cq := f.clusterQueue()
 	if cq == nil {
@@ -33,13 +32,11 @@ func Flavors(f *Facts) []Verdict {
 	return verdicts
 }
 
-// assigner goes through the PodSets as Kueue does, for which the earlier ones take part of
-// the quota.
+// assigner goes through the PodSets as Kueue does, for which the earlier ones take part of the quota.
 type assigner struct {
 	*Facts
-	cq *kueue.ClusterQueue
-	// counts is what Kueue counts by.
-	counts *configapi.Resources
+	cq     *kueue.ClusterQueue
+	counts *configapi.Resources // what Kueue counts by
 	taken  map[kueuelib.FlavorResource]kueuelib.Amount
 }
 
@@ -115,8 +112,7 @@ func (a *assigner) take(verdicts []Verdict) {
 	}
 }
 
-// verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether
-// there is quota.
+// verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether there is quota.
 func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference, wanted map[corev1.ResourceName]int64) Verdict {
 	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Done: ps.Count == 0 && doneOf(a.Workload, ps.Name) > 0, Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
 	for _, resource := range sortedResources(wanted) {
@@ -153,8 +149,7 @@ func assigns(admission *kueue.Admission, podSet kueue.PodSetReference, flavor ku
 	})
 }
 
-// quota compares what is requested with what there is. Without a look at the Workloads
-// nobody can tell what is free, only what there could be.
+// quota compares what is requested with what there is. Who may not see all Workloads cannot tell what is free.
 func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *Reason) {
 	name, spec := kueue.ClusterQueueReference(a.cq.Name), inventory.QuotaOf(a.cq.Spec.ResourceGroups, at.Flavor, at.Resource)
 	amount := Amount{Resource: at.Resource, Requested: requested}

@@ -29,16 +29,14 @@ import (
 
 // Preempted is a job that Kueue would stop for another.
 type Preempted struct {
-	// Job is "namespace/name".
-	Job          string `json:"job"`
+	Job          string `json:"job"` // "namespace/name"
 	ClusterQueue string `json:"clusterQueue"`
 	Priority     int32  `json:"priority"`
 	// Reason is that of Kueue's condition Preempted; empty for one that stops for another reason already.
 	Reason string `json:"reason"`
 }
 
-// forecast returns what Kueue's scheduler does with the job next, by its own code; nil where
-// the user may not see what it goes by, and where it does not come to look.
+// forecast returns what Kueue's scheduler does with the job next; nil where that cannot be seen, or it does not come to look.
 func (f *Facts) forecast() *scheduler.Decision {
 	if !f.seesQueues() || f.PriorityUnseen || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil
@@ -172,9 +170,8 @@ func markPreempting(verdicts []Verdict, d *scheduler.Decision) {
 
 // foresight tells when jobs start that wait. All are of one cluster, whose TrainJobs are read once.
 type foresight struct {
-	told outlook.Told
-	// asks is how often it is asked: all of them share the time of a command.
-	asks      int
+	told      outlook.Told
+	asks      int // how often it is asked: all of them share the time of a command
 	trainJobs func() ([]trainjob.TrainJob, error)
 }
 

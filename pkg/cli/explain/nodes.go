@@ -21,8 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// nodes looks whether the pods may run on the flavor's nodes. Only the first reason
-// counts, as for Kueue.
+// nodes looks whether the pods may run on the flavor's nodes. Only the first reason counts, as for Kueue.
 func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *Reason {
 	flavor := a.Cluster.Flavor(name)
 	if flavor == nil {
@@ -68,8 +67,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 	return a.ofRuntimeClass(ps, flavor)
 }
 
-// needsNone reports whether a PodSet needs no node that is there: its pods run in other clusters, or nodes are made for
-// them before the job is admitted.
+// needsNone reports whether a PodSet needs no node that is there: it runs elsewhere, or nodes are made for it.
 func (a *assigner) needsNone(ps *kueue.PodSet, name kueue.ResourceFlavorReference) bool {
 	placed := a.condition(kueue.WorkloadAdmitted) != nil && assigns(a.Workload.Status.Admission, ps.Name, name)
 	return a.Cluster.LeadsAway(a.cq, name) || a.Cluster.MakesNodes(a.cq, name) && !placed
@@ -170,8 +168,7 @@ func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) 
 	return nil
 }
 
-// matches reports whether a pod's node selector and required affinity take a node by its labels. An
-// affinity that cannot be read takes none, as for the scheduler.
+// matches reports whether a pod takes a node by its labels. An affinity that cannot be read takes none, as for the scheduler.
 func matches(pod *corev1.PodSpec, node *corev1.Node) bool {
 	ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *pod}).Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}})
 	return ok && err == nil

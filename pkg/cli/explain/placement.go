@@ -19,12 +19,10 @@ import (
 
 // Part is a value of the effective placement with its owner.
 type Part struct {
-	// ReplicatedJob is empty for what is said of the TrainJob itself.
-	ReplicatedJob string `json:"replicatedJob,omitempty"`
-	// Field is a path from the pod template: nodeSelector[pool], labels[team].
-	Field string          `json:"field"`
-	Value json.RawMessage `json:"value"`
-	SetBy string          `json:"setBy"`
+	ReplicatedJob string          `json:"replicatedJob,omitempty"` // empty for what is said of the TrainJob itself
+	Field         string          `json:"field"`                   // a path from the pod template: nodeSelector[pool], labels[team]
+	Value         json.RawMessage `json:"value"`
+	SetBy         string          `json:"setBy"`
 	// Overrode are the values that it took the place of, the strongest first.
 	Overrode []Overridden `json:"overrode,omitempty"`
 }
@@ -92,8 +90,7 @@ func owner(f *Facts, source provenance.Source) string {
 	return source.String()
 }
 
-// valueText is a value for eyes: texts without quotes, tolerations as kubectl writes
-// taints, other things as JSON.
+// valueText is a value for eyes: texts without quotes, tolerations as kubectl writes taints, other things as JSON.
 func valueText(part string, value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

@@ -21,11 +21,9 @@ import (
 const (
 	// making is how long a kubelet may take to make the containers of a pod before people are told
 	// that it does not: to mount volumes, set up the network, and pull small images.
-	making = 5 * time.Minute
-	// pulling is how long it may pull an image; those for training have tens of gigabytes.
-	pulling = 20 * time.Minute
-	// healed is how long a container runs until the kubelet forgets that it crashed before.
-	healed = 10 * time.Minute
+	making  = 5 * time.Minute
+	pulling = 20 * time.Minute // how long it may pull an image; those for training have tens of gigabytes
+	healed  = 10 * time.Minute // how long a container runs until the kubelet forgets that it crashed before
 )
 
 // Reasons of pods, those that a kubelet works on in its words.
@@ -38,22 +36,17 @@ const (
 
 // PodGroup is pods of one Job that are in the same state.
 type PodGroup struct {
-	Job string `json:"job"`
-	// State is the pods' phase, or what they hang on.
-	State string `json:"state"`
-	// Reason is one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff.
-	Reason string `json:"reason"`
-	// Message is what scheduler or kubelet say.
-	Message string `json:"message,omitempty"`
-	// Restarts is how often a container that crashes over and over was started again, in the pod
-	// where that was most often, and ExitCode what its last run ended with.
+	Job     string `json:"job"`
+	State   string `json:"state"`             // the pods' phase, or what they hang on
+	Reason  string `json:"reason"`            // one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff
+	Message string `json:"message,omitempty"` // what scheduler or kubelet say
+	// Restarts is the most often that one started again, of pods that crash over and over, and ExitCode how its last run ended.
 	Restarts int32    `json:"restarts,omitempty"`
 	ExitCode *int32   `json:"exitCode,omitempty"`
 	Pods     []string `json:"pods"`
 	Nodes    []string `json:"nodes,omitempty"`
 
-	// due is when the first of them counts as stuck, zero for never; and remedy what helps.
-	due    time.Time
+	due    time.Time // when the first of them counts as stuck, zero for never; and remedy what helps
 	remedy string
 }
 
@@ -85,8 +78,7 @@ func (f *Facts) podGroups() []PodGroup {
 	return groups
 }
 
-// alike reports whether pods are in the same state. Those that crash differ in how often they did,
-// and in their last words.
+// alike reports whether pods are in the same state. Those that crash differ in how often they did, and in their last words.
 func (g PodGroup) alike(o PodGroup) bool {
 	if g.Reason == crashLoop && g.Restarts > 0 && o.Restarts > 0 && ptr.Equal(g.ExitCode, o.ExitCode) {
 		o.Message = g.Message
@@ -171,8 +163,7 @@ func unmadePod(pod corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil
 }
 
-// initializing names the init container that works; empty for none. A sidecar goes on beside the
-// containers.
+// initializing names the init container that works; empty for none. A sidecar goes on beside the containers.
 func initializing(pod *corev1.Pod) string {
 	for _, status := range pod.Status.InitContainerStatuses {
 		of := find(pod.Spec.InitContainers, func(c *corev1.Container) bool { return c.Name == status.Name })

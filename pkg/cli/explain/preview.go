@@ -66,12 +66,10 @@ type files struct {
 
 	documents []manifest.File
 	namespace string
-	// unread is of documents that cannot be read.
-	unread error
+	unread    error // of documents that cannot be read
 }
 
-// readFiles takes what it knows out of the documents; the others are left alone. Objects
-// without a namespace are in the one given.
+// readFiles takes the TrainJobs out of documents. Those without a namespace are in the one given.
 func readFiles(documents []manifest.File, namespace string) (*files, error) {
 	found := &files{documents: documents, namespace: namespace}
 	for i := range documents {
@@ -140,8 +138,7 @@ func (p *previews) of(ctx context.Context, job *trainjob.TrainJob) (*Facts, erro
 	return f, nil
 }
 
-// without leaves out the Workloads that a TrainJob of this name has now, and reports whether there are any: a manifest
-// competes with others, not with itself.
+// without leaves out the Workloads that a TrainJob of this name has, if any: a manifest does not compete with itself.
 func (r *reading) without(job *trainjob.TrainJob) bool {
 	others := picked(r.inventory.Workloads, func(wl kueue.Workload) bool {
 		owner := metav1.GetControllerOfNoCopy(&wl)

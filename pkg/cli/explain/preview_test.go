@@ -60,15 +60,11 @@ spec: {runtimeRef: {name: torch, kind: "%KIND"}}
 // harness reads a cluster that a scene describes.
 type harness struct {
 	*testing.T
-	objects []client.Object
-	// forbidden are kinds that may be listed in a namespace only.
-	forbidden []string
-	// denied are kinds that may not be listed at all.
-	denied []string
-	// deniedGets are kinds that may not be got.
-	deniedGets []string
-	// visible answers the visibility API; nil: it is not served.
-	visible []visibility.PendingWorkload
+	objects    []client.Object
+	forbidden  []string                     // kinds that may be listed in a namespace only
+	denied     []string                     // kinds that may not be listed at all
+	deniedGets []string                     // kinds that may not be got
+	visible    []visibility.PendingWorkload // visible answers the visibility API; nil: it is not served
 }
 
 func (h *harness) client() client.WithWatch {
@@ -254,10 +250,8 @@ func TestPreview(t *testing.T) {
 	type row struct {
 		files  string
 		change func(*harness)
-		// want is pods of the first PodSet, the queue and the reason.
-		want string
-		// unseen are the configurations that decide, and that are not known.
-		unseen []string
+		want   string   // pods of the first PodSet, the queue and the reason
+		unseen []string // the configurations that decide, and that are not known
 	}
 	expect.Rows(t, map[string]row{
 		"the runtime of the cluster":       {files: job, want: "2  NoQueue", unseen: []string{missing}},

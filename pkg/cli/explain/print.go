@@ -19,10 +19,8 @@ import (
 type printer struct {
 	out   io.Writer
 	paint show.Paint
-	// wide adds the nodes of pods, every flavor's numbers for every resource, and long values.
-	wide bool
-	// err is of the first table that could not be written.
-	err error
+	wide  bool  // wide adds the nodes of pods, every flavor's numbers for every resource, and long values
+	err   error // of the first table that could not be written
 }
 
 func (p *printer) say(format string, args ...any) {
@@ -159,8 +157,7 @@ func (p *printer) flavors(e *Explanation) {
 	p.remedies(e)
 }
 
-// amounts are the ones worth a line: the first, which is the GPUs where there are any, and
-// what is missing.
+// amounts are the ones worth a line: the first, which is the GPUs where there are any, and what is missing.
 func (p *printer) amounts(v Verdict) []Amount {
 	if p.wide || len(v.Amounts) == 0 {
 		return v.Amounts

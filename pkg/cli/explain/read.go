@@ -28,10 +28,8 @@ type reading struct {
 	*Snapshot
 	client          client.Client
 	namespace, name string
-	// inventory is what Cluster is made of.
-	inventory inventory.Inventory
-	// err is the first that is not about permissions. It ends the reading.
-	err error
+	inventory       inventory.Inventory // what Cluster is made of
+	err             error               // the first that is not about permissions. It ends the reading.
 }
 
 func newReading(c client.Client, namespace, name string) *reading {
@@ -68,8 +66,7 @@ func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts,
 	return s.Facts[0], nil
 }
 
-// ReadMade reads what was made of the TrainJob of a name, and all events of its namespace, but nothing of what it
-// competes for.
+// ReadMade reads what was made of the TrainJob of a name, and all events of its namespace.
 func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Snapshot, error) {
 	r := newReading(c, namespace, name)
 	r.Now = time.Now()
@@ -206,8 +203,7 @@ func (r *reading) children(ctx context.Context) {
 	slices.SortFunc(r.Jobs, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// events reads warnings and, where a kubelet has yet to make containers, what is said of pods. Of many jobs
-// those warnings do that are about the jobs themselves.
+// events reads warnings, those about jobs alone where there are many, and, where pods are being made, what is said of pods.
 func (r *reading) events(ctx context.Context) {
 	const kind, of = "involvedObject.kind", "type"
 	wanted := []client.MatchingFields{{of: corev1.EventTypeWarning}}

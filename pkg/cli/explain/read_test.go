@@ -243,8 +243,7 @@ func TestReadAllReadsConfigurationsOnce(t *testing.T) {
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.
 func TestReadAllAsksWhereJobsWait(t *testing.T) {
 	type row struct {
-		// served lets the API answer, with nothing.
-		served bool
+		served bool // served lets the API answer, with nothing
 		change func(*kueue.Workload)
 		want   []string
 	}

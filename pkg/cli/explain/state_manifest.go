@@ -62,8 +62,7 @@ func saying(words string, look func(*Facts) *State) func(*Facts) *State {
 	}
 }
 
-// unnamed is for a manifest without a queue, of which Kueue's configuration says whether it
-// is Kueue's all the same.
+// unnamed is for a manifest without a queue, of which Kueue's configuration says whether it is Kueue's all the same.
 func unnamed(f *Facts) *State {
 	if f.queueName() != "" {
 		return nil

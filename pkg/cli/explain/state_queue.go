@@ -106,8 +106,7 @@ func clusterQueueAway(f *Facts) *State {
 	return nil
 }
 
-// clusterQueueUnseen goes by what the LocalQueue says of its ClusterQueue, which users may
-// not see.
+// clusterQueueUnseen goes by what the LocalQueue says of its ClusterQueue, which users may not see.
 func clusterQueueUnseen(f *Facts) *State {
 	queue := f.localQueue()
 	if queue == nil {
@@ -295,8 +294,7 @@ func (f *Facts) unready() *kueue.Workload {
 	})
 }
 
-// looksAtOthers reports whether Kueue has just looked at another of the ClusterQueue: it looks at one of them at a time, and
-// notes nothing of the next before that.
+// looksAtOthers reports whether Kueue has just looked at another of the ClusterQueue: it looks at one at a time.
 func (f *Facts) looksAtOthers() bool {
 	return find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
 		looked := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)

@@ -91,8 +91,7 @@ func (f *Facts) heldBack() *corev1.Event {
 	return told
 }
 
-// waitForJobSet is how long the manager has the job wait for a JobSet that is not there, and whether
-// that is known; else it is the default.
+// waitForJobSet is how long the manager waits for a JobSet that is not there, and whether that is known; else the default.
 func (f *Facts) waitForJobSet() (wait time.Duration, known bool) {
 	if f.JobSet != nil || f.Job.ManagedExternally() {
 		return 0, true
@@ -119,8 +118,7 @@ func (f *Facts) missing() []string {
 	return nil
 }
 
-// runtimeMissing tells what only a runtime, or another name, fixes from what the user may
-// not see.
+// runtimeMissing tells what only a runtime, or another name, fixes from what the user may not see.
 func runtimeMissing(err error) bool {
 	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
 }
@@ -140,8 +138,7 @@ func (f *Facts) withoutPrebuilt() *State {
 	return s
 }
 
-// workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it
-// again.
+// workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it again.
 func workloadOver(f *Facts) *State {
 	if f.Workload == nil || !kueuelib.IsFinished(f.Workload) {
 		return nil

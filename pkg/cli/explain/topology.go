@@ -53,8 +53,7 @@ func (a *assigner) noLevel(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reas
 		"name one of %s in the annotation of replicated job %s; flavor %s has no other", strings.Join(levels, ", "), ps.Name, flavor.Name)
 }
 
-// topologyFit asks Kueue's own placement, first with the nodes as they are and then with
-// empty ones that are ready: what does not fit there never will.
+// topologyFit asks Kueue's own placement, with nodes as they are, then empty and ready: what does not fit there never will.
 func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
 	if !a.places(flavor) || !a.Cluster.Saw(inventory.Pods) || !a.Cluster.Saw(inventory.Workloads) {
 		return nil
@@ -79,16 +78,14 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 		a.ask("fewer or smaller pods"), ps.Name, flavor.Name)
 }
 
-// places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission
-// check makes the nodes, or leads to other clusters, it looks later.
+// places reports whether Kueue looks for nodes in a flavor before it gives quota, and not after an admission check.
 func (a *assigner) places(flavor *kueue.ResourceFlavor) bool {
 	queue := a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
 	return flavor.Spec.TopologyName != nil && queue != nil && (a.Cluster.Saw(inventory.AdmissionChecks) || len(inventory.Checks(a.cq)) == 0) &&
 		!queue.HasMultiKueueAdmissionCheck() && !queue.HasProvRequestAdmissionCheck(kueue.ResourceFlavorReference(flavor.Name))
 }
 
-// instead names the request nearest to that of a PodSet which would fit on empty nodes, as
-// Kueue would place it; empty for none.
+// instead names the request nearest to that of a PodSet which would fit on empty nodes; empty for none.
 func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
 	topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
 	if topology == nil || ps.TopologyRequest == nil || ps.TopologyRequest.Required == nil {
@@ -111,8 +108,7 @@ func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) strin
 	return ""
 }
 
-// noPlacement returns Kueue's words for why a PodSet does not fit below a flavor's topology;
-// empty where it does, or where Kueue would not come to look.
+// noPlacement is why a PodSet does not fit below a topology; empty where it does, or Kueue would not come to look.
 func (a *assigner) noPlacement(s *scheduler.Snapshot, ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
 	name := kueue.ResourceFlavorReference(flavor.Name)
 	queue := s.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))

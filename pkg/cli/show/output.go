@@ -19,8 +19,7 @@ const (
 	Wide = "wide"
 	JSON = "json"
 	YAML = "yaml"
-	// JSONPath begins the format that prints what a template of kubectl's picks:
-	// jsonpath={.field}. It goes with JSON.
+	// JSONPath begins the format that prints what a template of kubectl's picks: jsonpath={.field}. It goes with JSON.
 	JSONPath = "jsonpath="
 )
 

@@ -37,22 +37,18 @@ import (
 
 // request is what the flags ask for.
 type request struct {
-	name, namespace string
-	// runtime is a name, or a kind and a name with a slash between them.
-	runtime string
-	nodes   int32
-	gpus    int64
-	// resource is what GPUs are asked for by.
-	resource        string
-	image           string
-	command, args   []string
-	env             []string
-	queue, priority string
-	// topology is required=LEVEL or preferred=LEVEL.
-	topology            string
+	name, namespace     string
+	runtime             string // a name, or a kind and a name with a slash between them
+	nodes               int32
+	gpus                int64
+	resource            string // what GPUs are asked for by
+	image               string
+	command, args       []string
+	env                 []string
+	queue, priority     string
+	topology            string // required=LEVEL or preferred=LEVEL
 	labels, annotations []string
-	// patch is a file with a runtime patch, or the patch itself.
-	patch string
+	patch               string // a file with a runtime patch, or the patch itself
 }
 
 // trainJob makes the TrainJob, with runtimePatches. builtin is for a runtime that brings a

@@ -23,18 +23,14 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// runtimes are those that files define and, for what no file has, those of a cluster or,
-// where none is asked, those that the release ships.
+// runtimes are those of files, then those of a cluster or, where none is asked, those that the release ships.
 type runtimes struct {
 	*manifest.Runtimes
 
-	schema *releases.Schema
-	// namespace is for what names none.
-	namespace string
-	// cluster is nil when none is asked.
-	cluster client.Reader
-	// stock are those that the release ships.
-	stock *manifest.Runtimes
+	schema    *releases.Schema
+	namespace string             // for what names none
+	cluster   client.Reader      // nil when none is asked
+	stock     *manifest.Runtimes // those that the release ships
 }
 
 // newRuntimes leaves out what cannot be decoded: that is told of each document.
@@ -57,8 +53,7 @@ func newRuntimes(release trainjob.TrainerVersion, files []manifest.File, namespa
 	return r, nil
 }
 
-// assumed reports whether the runtime of a TrainJob is one that the release ships, of which
-// nobody said that the cluster has it.
+// assumed reports whether the runtime of a TrainJob is a shipped one, of which nobody said that the cluster has it.
 func (r *runtimes) assumed(job *trainjob.TrainJob) bool {
 	ref, key := job.Spec.RuntimeRef, client.ObjectKey{Name: job.Spec.RuntimeRef.Name}
 	return r.cluster == nil && ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) == trainer.ClusterTrainingRuntimeKind &&
@@ -80,8 +75,7 @@ func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Do
 	}
 }
 
-// runtimeErrors is what the API server, by the schema of the release, and Trainer's webhook
-// refuse a runtime for.
+// runtimeErrors is what the API server, by the schema of the release, and Trainer's webhook refuse a runtime for.
 func (c *checker) runtimeErrors(ctx context.Context, data []byte) field.ErrorList {
 	stored, errs := c.files.schema.Check(ctx, data)
 	errs = append(errs, notStrings(data)...)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate is the command that checks TrainJob manifests by the rules of every release
-// of Trainer, and of Kueue.
+// Package validate is the command that checks TrainJob manifests by the rules of every release of Trainer, and of Kueue.
 package validate
 
 import (

@@ -66,8 +66,7 @@ func TestCommand(t *testing.T) {
 		stdin string
 		args  []string
 		want  string
-		// code is that which goes with the sum in the report, where nothing else is said.
-		code int
+		code  int // that which goes with the sum in the report, where nothing else is said
 	}
 	expect.Rows(t, map[string]row{
 		"in order":         {stdin: job("") + "---\n" + runtime, want: inOrder},

@@ -43,9 +43,8 @@ func withDefaults(js *jobsetapi.JobSet) *jobsetapi.JobSet {
 	return js
 }
 
-// ofJobSet has the rules of JobSet 0.12 for a new JobSet, with its feature gates as they
-// ship (ValidateCreate in its pkg/webhooks, which cannot be imported beside Kueue's feature
-// gates). Those for names are of package podset.
+// ofJobSet has the rules of JobSet 0.12 for a new JobSet, with its feature gates as they ship (ValidateCreate in its
+// pkg/webhooks, which cannot be imported beside Kueue's feature gates). Those for names are of package podset.
 func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 	names := sets.New[string]()
 	var errs, waits field.ErrorList

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict says, without a cluster, what JobSet's webhook says of a JobSet, and the
-// API server of the Jobs and pods that come of it.
+// Package verdict says, without a cluster, what JobSet's webhook says of a JobSet, and the API server of the Jobs and pods
+// that come of it.
 //
-// The rules for Jobs and pods are the API server's own, out of k8s.io/kubernetes, which has
-// no smaller module with them and promises nobody a stable API: no copy of them would stay
-// right. Only the plugin may link it. The manager does without, since there the API server
-// itself is asked.
+// The rules for Jobs and pods are the API server's own, out of k8s.io/kubernetes, which has no smaller module with them and
+// promises nobody a stable API: no copy of them would stay right. Only the plugin may link it. The manager does without,
+// since there the API server itself is asked.
 package verdict
 
 import (
@@ -34,25 +33,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 )
 
-// Refusal is something that is refused for good, or waits for ever: nobody but a person can
-// change it.
+// Refusal is something that is refused for good, or waits for ever: nobody but a person can change it.
 type Refusal struct {
-	// Kind is what is refused: a JobSet, a Job or a Pod.
-	Kind string
-	// ReplicatedJob is the one that is refused; empty for the JobSet as a whole.
-	ReplicatedJob string
-	// Path goes on from the JobSet or, with a ReplicatedJob, from its template, with names of
-	// keyed lists in brackets as in package provenance.
-	Path string
-	// Message says what is wrong.
-	Message string
-	// Waits is set for what is accepted, and then waits for itself.
-	Waits bool
+	Kind          string // what is refused: a JobSet, a Job or a Pod
+	ReplicatedJob string // the one that is refused; empty for the JobSet as a whole
+	// Path goes on from the JobSet or its replicated job's template, with names of keyed lists in brackets.
+	Path    string
+	Message string // Message says what is wrong
+	Waits   bool   // set for what is accepted, and then waits for itself
 }
 
-// Of returns what is refused of a JobSet as Trainer renders it, and of what JobSet makes of
-// it. Of each replicated job the first Job and its first pod are looked at: the others
-// differ from them by numbers in names alone.
+// Of returns what is refused of a JobSet as Trainer renders it, and of what JobSet makes of it. Of each replicated job the
+// first Job and its first pod are looked at: the others differ from them by numbers in names alone.
 func Of(ctx context.Context, js *jobsetapi.JobSet) []Refusal {
 	js = withDefaults(js)
 	refusals := ofJobSet(js)
