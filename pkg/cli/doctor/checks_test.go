@@ -65,6 +65,10 @@ func uninstalled(f *Facts) {
 	f.Probed = &trainjob.TrainJob{}
 }
 
+func scaledToNothing(f *Facts) {
+	f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
+}
+
 // inTreeActive is what the probe brings while Kueue's own webhook suspends TrainJobs.
 func inTreeActive(f *Facts) {
 	f.Probed = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true)}}
@@ -112,9 +116,7 @@ func TestManager(t *testing.T) {
 	notRunning := func(commands ...string) Finding { return found(Error, "ManagerNotRunning", ourDeployment, commands...) }
 	unenforced := found(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
-		"scaled to nothing": on(func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
-		}).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
+		"scaled to nothing": on(scaledToNothing).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
 		"no replica ready": on(func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
 			finds(notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager)),
 		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).finds(notRunning(managerPart.logs(), restartManager)),
@@ -444,9 +446,7 @@ func TestLeftovers(t *testing.T) {
 			fails("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 		"a Workload whose owner was taken away, with our finalizer": on(left(kit.Copied, finished, goes("kueue-trainer.dev/quota"))).
 			warns("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-		"a Workload that MultiKueue deleted, while nobody lets it go": on(left(ofTrainJob, goes(placeholder.Finalizer)), func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
-		}).finds(found(Error, "ManagerNotRunning", ourDeployment,
+		"a Workload that MultiKueue deleted, while nobody lets it go": on(left(ofTrainJob, goes(placeholder.Finalizer)), scaledToNothing).finds(found(Error, "ManagerNotRunning", ourDeployment,
 			"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
 			found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld)),
 		"a Workload that MultiKueue deleted, and kueue-trainer keeps": on(left(ofTrainJob, goes(placeholder.Finalizer))),

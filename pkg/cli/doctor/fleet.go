@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -62,9 +63,7 @@ func (l *loader) fleet(ctx context.Context) {
 func (l *loader) runtimes(ctx context.Context) {
 	var ofAll []trainer.ClusterTrainingRuntime
 	list(ctx, l, clusterRuntimes, &ofAll)
-	for _, rt := range ofAll {
-		l.facts.Runtimes = append(l.facts.Runtimes, trainer.TrainingRuntime{ObjectMeta: rt.ObjectMeta, Spec: rt.Spec})
-	}
+	l.facts.Runtimes = kueuelib.Map(ofAll, func(rt *trainer.ClusterTrainingRuntime) trainer.TrainingRuntime { return trainer.TrainingRuntime(*rt) })
 	list(ctx, l, ownRuntimes, &l.facts.Runtimes)
 }
 

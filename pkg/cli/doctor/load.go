@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -67,15 +69,10 @@ var probes = []Kind{flavorProbe, jobSetProbe, trainJobProbe}
 
 // verb is what one has to be allowed.
 func (k Kind) verb() string {
-	switch {
-	case slices.Contains(probes, k):
+	if slices.Contains(probes, k) {
 		return "make one"
-	case k == accessReviews:
-		return "make them"
-	case k == secrets:
-		return "get them"
 	}
-	return "list them"
+	return cmp.Or(map[Kind]string{accessReviews: "make them", secrets: "get them"}[k], "list them")
 }
 
 // loader reads the facts. What it cannot read it notes, and goes on.
@@ -108,9 +105,7 @@ func (l *loader) installation(ctx context.Context) {
 	list(ctx, l, mutating, &f.Mutating)
 	var onlyValidating []admissionregistrationv1.ValidatingWebhookConfiguration
 	list(ctx, l, validating, &onlyValidating)
-	for i := range onlyValidating {
-		f.Validating = append(f.Validating, asMutating(&onlyValidating[i]))
-	}
+	f.Validating = kueuelib.Map(onlyValidating, asMutating)
 	list(ctx, l, admissionPolicies, &f.Policies)
 	list(ctx, l, admissionPolicies, &f.PolicyBindings)
 	// The manager first: its configuration says where Kueue is.
@@ -131,12 +126,8 @@ func (l *loader) roles(ctx context.Context, in client.InNamespace) {
 	var bindings []rbacv1.ClusterRoleBinding
 	list(ctx, l, clusterRoles, &roles)
 	list(ctx, l, clusterRoles, &bindings)
-	for _, role := range roles {
-		f.Roles = append(f.Roles, rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules})
-	}
-	for _, binding := range bindings {
-		f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{ObjectMeta: binding.ObjectMeta, Subjects: binding.Subjects, RoleRef: binding.RoleRef})
-	}
+	f.Roles = kueuelib.Map(roles, func(r *rbacv1.ClusterRole) rbacv1.Role { return rbacv1.Role{ObjectMeta: r.ObjectMeta, Rules: r.Rules} })
+	f.RoleBindings = kueuelib.Map(bindings, func(b *rbacv1.ClusterRoleBinding) rbacv1.RoleBinding { return rbacv1.RoleBinding(*b) })
 	list(ctx, l, roleBindings, &f.Roles, in)
 	list(ctx, l, roleBindings, &f.RoleBindings, in)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // check is a row of the table, with {values} in its texts. One without wrong is another case of what the row above looks at.
@@ -68,9 +69,7 @@ func (h hit) finding(rows []check) Finding {
 		Advice: cmp.Or(h.Advice, texts.Replace(r.advice)), Commands: h.Commands,
 	}
 	if f.Commands == nil {
-		for _, command := range r.commands {
-			f.Commands = append(f.Commands, texts.Replace(command))
-		}
+		f.Commands = kueuelib.Map(r.commands, func(command *string) string { return texts.Replace(*command) })
 	}
 	return f
 }
@@ -136,14 +135,11 @@ func newReport(f *Facts) Report {
 	for i := range f.Workers {
 		r.leaveOutWorker(&f.Workers[i])
 	}
+	count := map[Severity]int{}
 	for _, finding := range r.Findings {
-		switch finding.Severity {
-		case Error:
-			r.Errors++
-		case Warning:
-			r.Warnings++
-		}
+		count[finding.Severity]++
 	}
+	r.Errors, r.Warnings = count[Error], count[Warning]
 	sortFindings(r.Findings)
 	return r
 }

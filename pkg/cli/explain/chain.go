@@ -129,13 +129,11 @@ func (f *Facts) waitsFor() string {
 }
 
 func openChecks(wl *kueue.Workload) string {
-	var open []string
-	for _, check := range wl.Status.AdmissionChecks {
-		if check.State != kueue.CheckStateReady {
-			open = append(open, fmt.Sprintf("admission check %s (%s)", check.Name, check.State))
-		}
+	open := picked(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
+	said := func(c *kueue.AdmissionCheckState) string {
+		return fmt.Sprintf("admission check %s (%s)", c.Name, c.State)
 	}
-	return strings.Join(open, ", ")
+	return strings.Join(kueuelib.Map(open, said), ", ")
 }
 
 func jobSetLinks(f *Facts) []Link {

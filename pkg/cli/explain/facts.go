@@ -245,9 +245,6 @@ func needs(podSets []kueue.PodSet) string {
 	if n := slices.IndexFunc(names, func(name corev1.ResourceName) bool { return !gpu.IsResource(name) }); n > 0 {
 		names = names[:n]
 	}
-	var parts []string
-	for _, name := range names {
-		parts = append(parts, quantity(name, sum[name]))
-	}
+	parts := kueuelib.Map(names, func(name *corev1.ResourceName) string { return quantity(*name, sum[*name]) })
 	return cmp.Or(strings.Join(parts, " and "), "nothing that has a quota")
 }

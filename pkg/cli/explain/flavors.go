@@ -79,20 +79,18 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 			"have the pods of replicated job %s ask for something that ClusterQueue %s has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such",
 			ps.Name, a.cq.Name)}
 	}
-	var covered []string
+	var covered []corev1.ResourceName
 	for _, group := range a.cq.Spec.ResourceGroups {
-		for _, name := range group.CoveredResources {
-			covered = append(covered, string(name))
-		}
+		covered = append(covered, group.CoveredResources...)
 	}
 	for _, name := range sortedResources(requests) {
-		if slices.Contains(covered, string(name)) || kueuelib.IgnoresUndeclared(a.counts) {
+		if slices.Contains(covered, name) || kueuelib.IgnoresUndeclared(a.counts) {
 			continue
 		}
 		v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
 		v.Reasons = append(v.Reasons, *lasts(NotInQueue, fmt.Sprintf("ClusterQueue %s has no quota for %s", a.cq.Name, name),
 			"ask for what it has (%s), or add %s to a resource group of ClusterQueue %s, or take the request out of the job or its runtime",
-			strings.Join(covered, ", "), name, a.cq.Name))
+			strings.Join(kueuelib.Map(covered, func(name *corev1.ResourceName) string { return string(*name) }), ", "), name, a.cq.Name))
 	}
 	if len(v.Reasons) == 0 {
 		return nil

@@ -46,7 +46,7 @@ func (f *Facts) forecast() *scheduler.Decision {
 		return decision
 	}
 	// Fair sharing that is not seen is not off: what it would change is not known.
-	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(f.preempts(other), f.preempts(decision)) {
+	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(preempts(other), preempts(decision)) {
 		return nil
 	}
 	return decision
@@ -136,25 +136,17 @@ func frontText(wl *kueue.Workload) string {
 }
 
 // preempts lists whom a decision stops.
-func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
-	if d == nil {
-		return nil
-	}
-	var all []Preempted
-	for _, wl := range d.Victims {
-		all = append(all, Preempted{
-			Job: inventory.JobName(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl), Reason: state.ReasonOf(wl, kueue.WorkloadPreempted),
-		})
-	}
-	return all
+func preempts(d *scheduler.Decision) []Preempted {
+	return kueuelib.Map(ptr.Deref(d, scheduler.Decision{}).Victims, func(victim **kueue.Workload) Preempted {
+		wl := *victim
+		return Preempted{inventory.JobName(wl), string(wl.Status.Admission.ClusterQueue), kueuelib.Priority(wl), state.ReasonOf(wl, kueue.WorkloadPreempted)}
+	})
 }
 
-func (f *Facts) victimsText(d *scheduler.Decision) string {
-	var parts []string
-	for _, v := range f.preempts(d) {
-		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
-	}
-	return show.Few(parts, 3)
+func victimsText(d *scheduler.Decision) string {
+	return show.Few(kueuelib.Map(preempts(d), func(v *Preempted) string {
+		return fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already"))
+	}), 3)
 }
 
 // markPreempting marks the flavors that Kueue would make room in.
@@ -232,10 +224,7 @@ func (fs *foresight) starts(ctx context.Context, jobs ...*Facts) (map[*Facts]*ou
 		warnings = append(warnings, "Kueue is taken to go by its defaults; not seen: "+played[0].KueueUnseen)
 	}
 	q.Time /= time.Duration(fs.asks)
-	var waiting []*kueue.Workload
-	for _, f := range played {
-		waiting = append(waiting, f.workload())
-	}
+	waiting := kueuelib.Map(played, func(f **Facts) *kueue.Workload { return (*f).workload() })
 	answers, err := outlook.Of(ctx, q, waiting...)
 	for n, f := range played {
 		if start := answers[client.ObjectKeyFromObject(waiting[n])]; start != nil {

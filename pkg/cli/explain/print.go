@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 type printer struct {
@@ -162,21 +164,12 @@ func (p *printer) amounts(v Verdict) []Amount {
 	if p.wide || len(v.Amounts) == 0 {
 		return v.Amounts
 	}
-	shown := []Amount{v.Amounts[0]}
-	for _, a := range v.Amounts[1:] {
-		if !v.Assigned && a.Requested > ptr.Deref(a.Free, a.Max) {
-			shown = append(shown, a)
-		}
-	}
-	return shown
+	missing := picked(v.Amounts[1:], func(a Amount) bool { return !v.Assigned && a.Requested > ptr.Deref(a.Free, a.Max) })
+	return append([]Amount{v.Amounts[0]}, missing...)
 }
 
 func (p *printer) verdict(v Verdict) string {
-	var texts []string
-	for _, r := range v.Reasons {
-		texts = append(texts, r.Message)
-	}
-	text := strings.Join(texts, "; ")
+	text := strings.Join(kueuelib.Map(v.Reasons, func(r *Reason) string { return r.Message }), "; ")
 	switch {
 	case v.Done:
 		return p.paint.Dim("done")
@@ -199,11 +192,10 @@ func (p *printer) verdict(v Verdict) string {
 func (p *printer) podSets(e *Explanation) {
 	table := show.NewTable("REPLICATED JOB", "PODS", "EACH")
 	for _, ps := range e.PodSets {
-		var each []string
-		for _, name := range sortedResources(ps.PerPod) {
-			amount := ps.PerPod[name]
-			each = append(each, fmt.Sprintf("%s %s", amount.String(), name))
-		}
+		each := kueuelib.Map(sortedResources(ps.PerPod), func(name *corev1.ResourceName) string {
+			amount := ps.PerPod[*name]
+			return amount.String() + " " + string(*name)
+		})
 		table.Row(ps.Name, ps.Pods, strings.Join(each, ", "))
 	}
 	p.show(table)

@@ -97,7 +97,7 @@ func scheduled(f *Facts) *State {
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
 	case d != nil && d.Outcome == scheduler.Preempts:
 		return f.warned(&State{Reason: "Preempts",
-			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), f.victimsText(d), assignmentText(d.Admission))})
+			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), victimsText(d), assignmentText(d.Admission))})
 	}
 	s := f.refused(d)
 	s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)

@@ -149,7 +149,7 @@ func (f *Facts) why() *State {
 	case d != nil && d.Outcome == scheduler.Admits:
 		return f.notYet(assignmentText(d.Admission))
 	case d != nil && d.Outcome == scheduler.Preempts:
-		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
+		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + victimsText(d)}
 	}
 	return f.refused(d)
 }
