@@ -85,7 +85,6 @@ type Facts struct {
 // Kind is what the loader reads in one go: a resource as RBAC names it, or a probe.
 type Kind string
 
-// crd returns a CRD by its name, or nil.
 func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
 	return inventory.Find(f.CRDs, "", name)
 }
@@ -100,7 +99,6 @@ func (f *Facts) generation() trainjob.TrainerVersion {
 	return generation
 }
 
-// deployment returns the Deployment of a part, or nil.
 func (f *Facts) deployment(p *part) *appsv1.Deployment {
 	return inventory.Find(f.Deployments, f.at(p).Namespace, p.Deployment)
 }

@@ -46,7 +46,6 @@ func (w *Worker) kubectl(command string) string {
 	return strings.Replace(command, "kubectl ", "kubectl --context "+quotedIfNeeded(w.Context)+" ", 1)
 }
 
-// fleet reads what MultiKueue has to do with the cluster.
 func (l *loader) fleet(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, workerClusters, &f.MultiKueueClusters)

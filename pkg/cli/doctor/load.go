@@ -98,7 +98,6 @@ func Load(ctx context.Context, c client.Client, namespace string) *Facts {
 	return l.facts
 }
 
-// installation reads what the parts consist of.
 func (l *loader) installation(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, crds, &f.CRDs)
@@ -119,7 +118,6 @@ func (l *loader) installation(ctx context.Context) {
 	l.roles(ctx, client.InNamespace(f.at(managerPart).Namespace))
 }
 
-// roles reads those of the cluster and of a namespace.
 func (l *loader) roles(ctx context.Context, in client.InNamespace) {
 	f := l.facts
 	var roles []rbacv1.ClusterRole

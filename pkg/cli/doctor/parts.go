@@ -281,7 +281,6 @@ func (w webhook) address() string {
 	return ptr.Deref(w.ClientConfig.URL, "")
 }
 
-// asksAbout reports whether a rule of the webhook names a resource.
 func (w webhook) asksAbout(resource string) bool {
 	return slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
 		return slices.Contains(rule.Resources, resource)

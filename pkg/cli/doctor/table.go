@@ -161,7 +161,6 @@ func (c check) blocked(f *Facts) error {
 	return nil
 }
 
-// unread returns what a check needs and could not be read.
 func (c check) unread(f *Facts) []Unseen {
 	var unread []Unseen
 	for _, kind := range c.looksAt {

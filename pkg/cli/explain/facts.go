@@ -91,7 +91,6 @@ func (f *Facts) clusterQueueName() kueue.ClusterQueueReference {
 	return ""
 }
 
-// condition returns a condition of the Workload that is true, or nil.
 func (f *Facts) condition(name string) *metav1.Condition {
 	if f.Workload == nil {
 		return nil
@@ -99,7 +98,6 @@ func (f *Facts) condition(name string) *metav1.Condition {
 	return state.True(f.Workload, name)
 }
 
-// warning returns the latest warning event with one of the reasons, or nil.
 func (f *Facts) warning(reasons ...string) *corev1.Event {
 	return find(f.Warnings, func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
 }
@@ -118,7 +116,6 @@ func (f *Facts) begun() time.Time {
 	return cmp.Or(f.conditionSince(kueue.WorkloadAdmitted), &f.Job.CreationTimestamp).Time
 }
 
-// conditionSince is since when a condition of the Workload is true; nil where it is not.
 func (f *Facts) conditionSince(name string) *metav1.Time {
 	if c := f.condition(name); c != nil {
 		return since(c.LastTransitionTime)

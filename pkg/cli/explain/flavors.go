@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -140,7 +142,6 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 	return v
 }
 
-// assigns reports whether an admission gives a PodSet a flavor.
 func assigns(admission *kueue.Admission, podSet kueue.PodSetReference, flavor kueue.ResourceFlavorReference) bool {
 	return admission != nil && slices.ContainsFunc(admission.PodSetAssignments, func(psa kueue.PodSetAssignment) bool {
 		return psa.Name == podSet && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), flavor)
@@ -219,4 +220,37 @@ func (f *Facts) quotaRemedy() string {
 func sortedResources[T any](amounts map[corev1.ResourceName]T) []corev1.ResourceName {
 	names := slices.Sorted(maps.Keys(amounts))
 	return append(picked(names, gpu.IsResource), slices.DeleteFunc(names, gpu.IsResource)...)
+}
+
+func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
+	var reasons []Reason
+	for _, rule := range inventory.Checks(a.cq) {
+		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
+			continue
+		}
+		if r := a.Cluster.checkInactive(rule.Name); r != nil {
+			reasons = append(reasons, *r)
+		}
+	}
+	return reasons
+}
+
+// checkInactive tells why nobody looks after an admission check; nil when somebody does, or where that cannot be seen.
+func (c *Cluster) checkInactive(name kueue.AdmissionCheckReference) *Reason {
+	check, why := inventory.Find(c.AdmissionChecks, "", string(name)), "it does not exist"
+	if check != nil {
+		switch active := apimeta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive); {
+		case active == nil:
+			why = fmt.Sprintf("its controller %s has not answered", check.Spec.ControllerName)
+		case active.Status == metav1.ConditionTrue:
+			return nil
+		default:
+			why = active.Message
+		}
+	}
+	if !c.Saw(inventory.AdmissionChecks) {
+		return nil
+	}
+	return lasts(Check, fmt.Sprintf("admission check %s is not active: %s", name, why),
+		"see that the controller of AdmissionCheck %s runs: kubectl describe admissioncheck %s", name, name)
 }

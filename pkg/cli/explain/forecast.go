@@ -135,7 +135,6 @@ func frontText(wl *kueue.Workload) string {
 	return fmt.Sprintf("%s (priority %d)", inventory.JobName(wl), kueuelib.Priority(wl))
 }
 
-// preempts lists whom a decision stops.
 func preempts(d *scheduler.Decision) []Preempted {
 	return kueuelib.Map(ptr.Deref(d, scheduler.Decision{}).Victims, func(victim **kueue.Workload) Preempted {
 		wl := *victim

@@ -132,7 +132,6 @@ func (r *reading) around(ctx context.Context) {
 	}
 }
 
-// kueue reads Kueue's configuration, or tells why it is not known.
 func (r *reading) kueue(ctx context.Context) {
 	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	var err error

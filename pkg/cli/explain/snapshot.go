@@ -258,7 +258,6 @@ func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
 }
 
-// find returns the first item that is wanted, or nil.
 func find[T any](items []T, wanted func(*T) bool) *T {
 	for i := range items {
 		if wanted(&items[i]) {

@@ -152,7 +152,6 @@ func refusals(verdicts []Verdict) []Verdict {
 // beside reports whether two verdicts are about the same PodSet and resource group.
 func (v Verdict) beside(o Verdict) bool { return v.PodSet == o.PodSet && v.group == o.group }
 
-// picked returns the items that are wanted.
 func picked[T any](items []T, wanted func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !wanted(item) })
 }

@@ -35,7 +35,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// request is what the flags ask for.
 type request struct {
 	name, namespace     string
 	runtime             string // a name, or a kind and a name with a slash between them

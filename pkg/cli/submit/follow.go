@@ -27,7 +27,6 @@ import (
 // calm is the time between two looks at the least: every look lists what jobs compete for.
 const calm = time.Second
 
-// follower watches a TrainJob until it runs.
 type follower struct {
 	client      client.WithWatch
 	out, errOut io.Writer
@@ -71,7 +70,6 @@ func (f *follower) look(ctx context.Context) (*explain.Facts, error) {
 // step is one on the way to running; detail says more of one that is done.
 type step struct{ name, detail string }
 
-// progress is how far a TrainJob has come.
 type progress struct {
 	steps   []step
 	reached int // how many steps are done
@@ -81,7 +79,6 @@ type progress struct {
 	failure       string // why it will not run; empty as long as it may
 }
 
-// running reports whether there is nothing more to wait for.
 func (p progress) running() bool { return p.reached == len(p.steps) }
 
 // reached is how many steps of a job in a queue are done; a job that has failed stays where it was.

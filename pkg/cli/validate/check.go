@@ -38,7 +38,6 @@ type checker struct {
 	validator  *trainjob.Validator
 }
 
-// check reports on the TrainJobs and runtimes of a document.
 func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) error {
 	jobs, err := doc.TrainJobs()
 	if err != nil {
