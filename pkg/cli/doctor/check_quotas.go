@@ -22,7 +22,7 @@ import (
 // grant is a quota and whose it is.
 type grant struct {
 	inventory.Grant
-	kind, name string            // kind and name are of the ClusterQueue or Cohort
+	kind, name string            // those of the ClusterQueue or Cohort
 	reserved   resource.Quantity // what Workloads hold of it; of a Cohort's own quota, nothing
 	// nodesMade is set where an admission check makes the nodes: those that are there say nothing of the quota.
 	nodesMade bool

@@ -243,13 +243,7 @@ func TestConfiguration(t *testing.T) {
 			for i := range f.ConfigMaps {
 				f.ConfigMaps[i].CreationTimestamp = metav1.Now()
 			}
-			f.Pods = append(f.Pods, corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.Namespace, Name: "kueue-0"},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{}}}}, Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.ConfigMap}}}}}},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
-					Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
-			})
+			f.Pods = append(f.Pods, *kit.KueuePod(kueuePart.Namespace, kueuePart.ConfigMap, time.Now().Add(-time.Hour)))
 		}).warns("KueueNotRestarted", kueueConfig, restartKueue),
 		"nobody": on(uninstalled).fails("NoIntegration", ourDeployment, applyAll),
 		"a webhook without effect": on(func(f *Facts) { f.Probed = &trainjob.TrainJob{} }).

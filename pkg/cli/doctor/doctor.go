@@ -130,8 +130,8 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 // Finding is something that a check saw.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Reason   string   `json:"reason"`  // Reason names the kind of finding, for scripts: LocalQueueToNowhere
-	Object   string   `json:"object"`  // Object that is concerned, as "Kind name" or "Kind namespace/name"
+	Reason   string   `json:"reason"`  // names the kind of finding, for scripts: LocalQueueToNowhere
+	Object   string   `json:"object"`  // what is concerned, as "Kind name" or "Kind namespace/name"
 	Problem  string   `json:"problem"` // what is wrong, Effect what it causes. Both are sentences.
 	Effect   string   `json:"effect,omitempty"`
 	// Advice says what the commands cannot, such as what to decide before.
@@ -159,8 +159,8 @@ type Report struct {
 	// Checks that could be made, and that could not because their facts were not to be seen.
 	Checks   int       `json:"checks"`
 	NotMade  int       `json:"notMade"`
-	Findings []Finding `json:"findings"` // Findings, the worst first
-	Passed   []string  `json:"passed"`   // Passed names the checks that found no error or warning
+	Findings []Finding `json:"findings"` // the worst first
+	Passed   []string  `json:"passed"`   // the checks that found no error or warning
 	Unseen   []Unseen  `json:"unseen"`   // what could not be read, kind by kind
 }
 

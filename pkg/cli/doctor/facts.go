@@ -48,7 +48,7 @@ type Facts struct {
 	ProcessesByName map[string][]string           // names by namespace; no TrainJob here has what makes them so
 	PriorityClasses []kueue.WorkloadPriorityClass // Kueue's
 	JobSets         []jobsetapi.JobSet
-	Jobs            []batchv1.Job // Jobs of JobSets
+	Jobs            []batchv1.Job // those of JobSets
 
 	CRDs       []apiextensionsv1.CustomResourceDefinition
 	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration

@@ -16,10 +16,10 @@ import (
 
 // check is a row of the table, with {values} in its texts. One without wrong is another case of what the row above looks at.
 type check struct {
-	inOrder string // inOrder says what is so when nothing is wrong
+	inOrder string // what is so when nothing is wrong
 	looksAt []Kind // what the facts must have for an answer, and given what there must be in them
 	given   []condition
-	wrong   func(f *Facts, found func(hit)) // wrong finds the cases of this row, unless they say otherwise
+	wrong   func(f *Facts, found func(hit)) // finds the cases of this row, unless they say otherwise
 
 	ID       string // the Reason of its findings
 	Severity Severity

@@ -37,7 +37,7 @@ type Explanation struct {
 	Preempts    []Preempted    `json:"preempts,omitempty"` // those whom Kueue would stop for the job now
 	Placement   []Part         `json:"placement,omitempty"`
 	Undescribed string         `json:"undescribed,omitempty"` // why there is no placement
-	Unseen      []string       `json:"unseen,omitempty"`      // Unseen says what the user may not see
+	Unseen      []string       `json:"unseen,omitempty"`      // what the user may not see
 	// Workers are the clusters that MultiKueue gave the job to, or may.
 	Workers []WorkerExplanation `json:"workers,omitempty"`
 }
@@ -45,7 +45,7 @@ type Explanation struct {
 // WorkerExplanation is what there is to say of a job in a worker of MultiKueue.
 type WorkerExplanation struct {
 	Cluster     string       `json:"cluster"`
-	Context     string       `json:"context,omitempty"`     // Context of the kubeconfig that leads there
+	Context     string       `json:"context,omitempty"`     // of the kubeconfig, that leads there
 	Problem     string       `json:"problem,omitempty"`     // why there is no explanation
 	Explanation *Explanation `json:"explanation,omitempty"` // of the copy there
 }

@@ -64,7 +64,7 @@ type harness struct {
 	forbidden  []string                     // kinds that may be listed in a namespace only
 	denied     []string                     // kinds that may not be listed at all
 	deniedGets []string                     // kinds that may not be got
-	visible    []visibility.PendingWorkload // visible answers the visibility API; nil: it is not served
+	visible    []visibility.PendingWorkload // answers of the visibility API; nil: it is not served
 }
 
 func (h *harness) client() client.WithWatch {

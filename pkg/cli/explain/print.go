@@ -21,7 +21,7 @@ import (
 type printer struct {
 	out   io.Writer
 	paint show.Paint
-	wide  bool  // wide adds the nodes of pods, every flavor's numbers for every resource, and long values
+	wide  bool  // adds the nodes of pods, every flavor's numbers for every resource, and long values
 	err   error // of the first table that could not be written
 }
 

@@ -232,7 +232,7 @@ func TestReadAllAsksOnce(t *testing.T) {
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.
 func TestReadAllAsksWhereJobsWait(t *testing.T) {
 	type row struct {
-		served bool // served lets the API answer, with nothing
+		served bool // lets the API answer, with nothing
 		change func(*kueue.Workload)
 		want   []string
 	}

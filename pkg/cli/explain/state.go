@@ -50,11 +50,11 @@ const (
 type State struct {
 	Phase   Phase        `json:"phase"`
 	Reason  string       `json:"reason,omitempty"`  // one word for scripts, stable like the phases
-	Message string       `json:"message,omitempty"` // Message goes on from the job's name: "waits in queue gpus …"
+	Message string       `json:"message,omitempty"` // goes on from the job's name: "waits in queue gpus …"
 	Remedy  string       `json:"remedy,omitempty"`  // what would help; empty where nothing has to be done
 	Stuck   bool         `json:"stuck"`             // set where the job gets nowhere until somebody acts
-	Cause   string       `json:"-"`                 // Cause tells jobs apart that one act does not help together; it is for doctor.
-	Hidden  string       `json:"-"`                 // Hidden is the kind that would tell more, which the user may not list; it is for list.
+	Cause   string       `json:"-"`                 // tells jobs apart that one act does not help together; it is for doctor
+	Hidden  string       `json:"-"`                 // the kind that would tell more, which the user may not list; it is for list
 	Since   *metav1.Time `json:"since,omitempty"`   // when the state began, as far as that is known
 }
 

@@ -32,7 +32,7 @@ type Verdict struct {
 // Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it.
 type Amount struct {
 	Resource  corev1.ResourceName `json:"resource"`
-	Requested int64               `json:"requested"` // Requested by all pods of the PodSet
+	Requested int64               `json:"requested"` // by all pods of the PodSet
 	// Free is unreserved, borrowed quota included; nil where the user may not see all Workloads. Quota is the ClusterQueue's
 	// own; Max is what it gets with all that it may borrow. CPU is in thousandths.
 	Free  *int64 `json:"free,omitempty"`

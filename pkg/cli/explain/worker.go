@@ -24,7 +24,7 @@ import (
 // Worker is a cluster that MultiKueue gave a job to, or may.
 type Worker struct {
 	Cluster string // the name of the MultiKueueCluster
-	Context string // Context of the kubeconfig leads there; empty where none is known to
+	Context string // of the kubeconfig, that leads there; empty where none is known to
 	Facts   *Facts // those of the job's copy there; nil where nothing is known of one
 	Problem error  // why nothing is known
 }

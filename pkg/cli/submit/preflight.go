@@ -33,7 +33,7 @@ const (
 // preflight looks at what a TrainJob refers to, to say what there is instead. What may not be seen is left to the API server.
 type preflight struct {
 	client client.Client
-	notes  io.Writer // notes takes what could not be looked at
+	notes  io.Writer // takes what could not be looked at
 }
 
 // generation is the cluster's; the newest, as long as the user may not see which.

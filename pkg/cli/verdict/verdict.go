@@ -39,7 +39,7 @@ type Refusal struct {
 	ReplicatedJob string // the one that is refused; empty for the JobSet as a whole
 	// Path goes on from the JobSet or its replicated job's template, with names of keyed lists in brackets.
 	Path    string
-	Message string // Message says what is wrong
+	Message string // what is wrong
 	Waits   bool   // set for what is accepted, and then waits for itself
 }
 
