@@ -30,20 +30,18 @@ import (
 )
 
 const (
-	secrets Kind = "secrets" // those with which Kueue reaches its workers; no other is read
-	// accessReviews are questions to a worker what somebody may do there.
-	accessReviews Kind = "subjectaccessreviews.authorization.k8s.io"
+	secrets       Kind = "secrets"                                   // those with which Kueue reaches its workers; no other is read
+	accessReviews Kind = "subjectaccessreviews.authorization.k8s.io" // what somebody may do in a worker
 )
 
 // Access is how Kueue of a manager cluster gets into a worker, by its Secret, without the credential itself.
 type Access struct {
-	Secret, Entry string // Secret has the kubeconfig, Entry is its user there
-	// Credential says what it is, empty where doctor cannot tell. It ends at Until, unless that is zero.
-	Credential string
-	Until      time.Time
-	User       string // User and Groups are who Kueue is in the worker; User is empty where doctor cannot tell
-	Groups     []string
-	Unclear    string // why doctor cannot tell
+	Secret, Entry string    // Secret has the kubeconfig, Entry is its user there
+	Credential    string    // what it is; empty where doctor cannot tell
+	Until         time.Time // when it ends; zero for never
+	User          string    // User and Groups are who Kueue is in the worker; User is empty where doctor cannot tell
+	Groups        []string
+	Unclear       string // why doctor cannot tell
 }
 
 // What a credential may be.

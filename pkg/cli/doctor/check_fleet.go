@@ -257,8 +257,7 @@ func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
 }
 
 const (
-	// renewWithin is how long before its end a credential is to be renewed: time enough for whoever looks once a week.
-	renewWithin = 7 * 24 * time.Hour
+	renewWithin = 7 * 24 * time.Hour // before its end a credential is to be renewed, for whoever looks once a week
 
 	// workerRole and workerAccount are what config/multikueue installs.
 	workerRole    = "kueue-trainer-multikueue"

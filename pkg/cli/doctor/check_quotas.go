@@ -24,8 +24,7 @@ type grant struct {
 	inventory.Grant
 	kind, name string            // those of the ClusterQueue or Cohort
 	reserved   resource.Quantity // what Workloads hold of it; of a Cohort's own quota, nothing
-	// nodesMade is set where an admission check makes the nodes: those that are there say nothing of the quota.
-	nodesMade bool
+	nodesMade  bool              // set where an admission check makes the nodes: those that are there say nothing
 }
 
 // grants returns the quotas of ClusterQueues and Cohorts for what runs in this cluster.

@@ -188,8 +188,7 @@ func webhookPolicies(f *Facts, found func(hit)) {
 	}
 }
 
-// managedBy reports whether a selector is the one by which Kueue manages namespaces, as docs/operate.md#namespaces-that-opt-in gives it to the
-// chart as well.
+// managedBy reports whether a selector is the one by which Kueue manages namespaces, which the chart may have as well.
 func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 	_, settings, err := f.settingsInForce()
 	return err == nil && metav1.FormatLabelSelector(selector) == metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)

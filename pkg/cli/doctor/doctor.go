@@ -134,10 +134,8 @@ type Finding struct {
 	Object   string   `json:"object"`  // what is concerned, as "Kind name" or "Kind namespace/name"
 	Problem  string   `json:"problem"` // what is wrong, Effect what it causes. Both are sentences.
 	Effect   string   `json:"effect,omitempty"`
-	// Advice says what the commands cannot, such as what to decide before.
-	Advice string `json:"advice,omitempty"`
-	// Commands fix it when they are pasted into a shell, in this order.
-	Commands []string `json:"commands,omitempty"`
+	Advice   string   `json:"advice,omitempty"`   // what the commands cannot say, such as what to decide before
+	Commands []string `json:"commands,omitempty"` // fix it when they are pasted into a shell, in this order
 }
 
 // sortFindings puts the worst first.

@@ -36,11 +36,9 @@ import (
 
 // Facts are what the checks look at. Of an object that is not there, there is nothing.
 type Facts struct {
-	Now time.Time
-	// Inventory has nodes, flavors, queues and Workloads.
-	*inventory.Inventory
-
-	Cluster *explain.Cluster // the scheduler's view of the Inventory; nil where there is none
+	Now                  time.Time
+	*inventory.Inventory                  // nodes, flavors, queues and Workloads
+	Cluster              *explain.Cluster // the scheduler's view of them; nil where there is none
 
 	Namespaces      []corev1.Namespace
 	Events          []corev1.Event // warnings, and what kubelets say of images that they pull
@@ -68,16 +66,14 @@ type Facts struct {
 	Roles        []rbacv1.Role
 	RoleBindings []rbacv1.RoleBinding
 
-	// Probed is a queued TrainJob as the webhooks of every part left it, which was not stored; nil without an answer.
-	Probed   *trainjob.TrainJob
-	Refusals map[Kind]error // why the object of a probe was refused
+	Probed   *trainjob.TrainJob // queued, as the webhooks of every part left it, and not stored; nil without an answer
+	Refusals map[Kind]error     // why the object of a probe was refused
 
 	// What a manager cluster of MultiKueue knows of workers; Workers have an entry for each MultiKueueCluster.
 	MultiKueueClusters []kueue.MultiKueueCluster
 	MultiKueueConfigs  []kueue.MultiKueueConfig
 	Workers            []Worker
-	// Runtimes are read of such a cluster and of its workers; those of all namespaces have none.
-	Runtimes []trainer.TrainingRuntime
+	Runtimes           []trainer.TrainingRuntime // those of all namespaces have none
 
 	Unread map[Kind]error // what could not be read, and why
 }

@@ -40,17 +40,16 @@ const (
 	workloads       Kind = inventory.Workloads
 	schedulerView   Kind = "Kueue's view of queues and quotas" // what Kueue's scheduler makes of the inventory
 
-	namespaceKind Kind = "namespaces"
-	events        Kind = "events"
-	trainJobs     Kind = "trainjobs.trainer.kubeflow.org"
-	jobSets       Kind = "jobsets.jobset.x-k8s.io"
-	jobs          Kind = "jobs.batch"
-	classes       Kind = "workloadpriorityclasses.kueue.x-k8s.io"
-	crds          Kind = "customresourcedefinitions.apiextensions.k8s.io"
-	mutating      Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	validating    Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-	// admissionPolicies are read with their bindings.
-	admissionPolicies Kind = "validatingadmissionpolicies.admissionregistration.k8s.io"
+	namespaceKind     Kind = "namespaces"
+	events            Kind = "events"
+	trainJobs         Kind = "trainjobs.trainer.kubeflow.org"
+	jobSets           Kind = "jobsets.jobset.x-k8s.io"
+	jobs              Kind = "jobs.batch"
+	classes           Kind = "workloadpriorityclasses.kueue.x-k8s.io"
+	crds              Kind = "customresourcedefinitions.apiextensions.k8s.io"
+	mutating          Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	validating        Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+	admissionPolicies Kind = "validatingadmissionpolicies.admissionregistration.k8s.io" // with their bindings
 	services          Kind = "services"
 	endpointSlices    Kind = "endpointslices.discovery.k8s.io"
 	deployments       Kind = "deployments.apps"
@@ -77,10 +76,9 @@ func (k Kind) verb() string {
 
 // loader reads the facts. What it cannot read it notes, and goes on.
 type loader struct {
-	client client.Client
-	facts  *Facts
-	// unserved says of which kinds the API server has no objects in the version that is read here.
-	unserved map[Kind]error
+	client   client.Client
+	facts    *Facts
+	unserved map[Kind]error // why the API server has no objects of a kind in the version that is read here
 }
 
 func newLoader(c client.Client, now time.Time) *loader {

@@ -27,12 +27,11 @@ import (
 // part is one of the managers that have to work together, and what there is to say of it.
 type part struct {
 	cluster.Part
-	configKey            string // where its configuration stands in its ConfigMap
-	mutating, validating string // its webhook configurations, where it has one
-	// asked is what none but its webhooks and those of the parts before it are asked about by name.
-	asked   schema.GroupResource
-	without string // what does not work while it does not answer
-	install string // what fixes what is missing of it; of kueue-trainer, Facts.install does
+	configKey            string               // where its configuration stands in its ConfigMap
+	mutating, validating string               // its webhook configurations, where it has one
+	asked                schema.GroupResource // what none but its webhooks and those of parts before it are asked about by name
+	without              string               // what does not work while it does not answer
+	install              string               // what fixes what is missing of it; of kueue-trainer, Facts.install does
 }
 
 var (

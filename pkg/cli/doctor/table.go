@@ -21,10 +21,9 @@ type check struct {
 	given   []condition
 	wrong   func(f *Facts, found func(hit)) // finds the cases of this row, unless they say otherwise
 
-	ID       string // the Reason of its findings
-	Severity Severity
-	// When says in docs/doctor.md when something is wrong; empty where a row above says it of the same ID.
-	When                    string
+	ID                      string // the Reason of its findings
+	Severity                Severity
+	When                    string // for docs/doctor.md; empty where a row above says it of the same ID
 	object                  string // the one that is concerned, where it is always the same
 	problem, effect, advice string
 	commands                []string

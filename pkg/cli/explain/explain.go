@@ -25,21 +25,20 @@ import (
 
 // Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names stay, new ones may come.
 type Explanation struct {
-	Namespace   string         `json:"namespace"`
-	Name        string         `json:"name"`
-	State       State          `json:"state"`
-	Chain       []Link         `json:"chain,omitempty"`     // empty for a manifest
-	Start       *outlook.Start `json:"start,omitempty"`     // when a job starts that waits for quota
-	Queue       *Queue         `json:"queue,omitempty"`     // nil where the TrainJob names none
-	TimeLimit   *TimeLimit     `json:"timeLimit,omitempty"` // nil where the TrainJob has none, or is over
-	PodSets     []PodSet       `json:"podSets,omitempty"`
-	Flavors     []Verdict      `json:"flavors,omitempty"`  // has a verdict for each PodSet and flavor
-	Preempts    []Preempted    `json:"preempts,omitempty"` // those whom Kueue would stop for the job now
-	Placement   []Part         `json:"placement,omitempty"`
-	Undescribed string         `json:"undescribed,omitempty"` // why there is no placement
-	Unseen      []string       `json:"unseen,omitempty"`      // what the user may not see
-	// Workers are the clusters that MultiKueue gave the job to, or may.
-	Workers []WorkerExplanation `json:"workers,omitempty"`
+	Namespace   string              `json:"namespace"`
+	Name        string              `json:"name"`
+	State       State               `json:"state"`
+	Chain       []Link              `json:"chain,omitempty"`     // empty for a manifest
+	Start       *outlook.Start      `json:"start,omitempty"`     // when a job starts that waits for quota
+	Queue       *Queue              `json:"queue,omitempty"`     // nil where the TrainJob names none
+	TimeLimit   *TimeLimit          `json:"timeLimit,omitempty"` // nil where the TrainJob has none, or is over
+	PodSets     []PodSet            `json:"podSets,omitempty"`
+	Flavors     []Verdict           `json:"flavors,omitempty"`  // has a verdict for each PodSet and flavor
+	Preempts    []Preempted         `json:"preempts,omitempty"` // those whom Kueue would stop for the job now
+	Placement   []Part              `json:"placement,omitempty"`
+	Undescribed string              `json:"undescribed,omitempty"` // why there is no placement
+	Unseen      []string            `json:"unseen,omitempty"`      // what the user may not see
+	Workers     []WorkerExplanation `json:"workers,omitempty"`     // that MultiKueue gave the job to, or may
 }
 
 // WorkerExplanation is what there is to say of a job in a worker of MultiKueue.
@@ -180,8 +179,7 @@ type Part struct {
 	Field         string          `json:"field"`                   // a path from the pod template: nodeSelector[pool], labels[team]
 	Value         json.RawMessage `json:"value"`
 	SetBy         string          `json:"setBy"`
-	// Overrode are the values that it took the place of, the strongest first.
-	Overrode []Overridden `json:"overrode,omitempty"`
+	Overrode      []Overridden    `json:"overrode,omitempty"` // what it took the place of, the strongest first
 }
 
 // Overridden is a value that did not come into effect.

@@ -39,19 +39,17 @@ const patience = 15 * time.Second
 type Facts struct {
 	Around
 
-	Job      *trainjob.TrainJob
-	Workload *kueue.Workload   // Kueue's record of the job; nil while it has none
-	JobSet   *jobsetapi.JobSet // what Trainer made of the job, Jobs are what JobSet made of that
-	Jobs     []batchv1.Job
-	Pods     []corev1.Pod   // those of the Jobs, the ones on their way out included
-	Warnings []corev1.Event // warning events about the job and what was made of it, the latest first
-	// PodEvents are what kubelets say of pods that they make, the latest first: images that are pulled, and what goes wrong.
-	PodEvents []corev1.Event
+	Job       *trainjob.TrainJob
+	Workload  *kueue.Workload   // Kueue's record of the job; nil while it has none
+	JobSet    *jobsetapi.JobSet // what Trainer made of the job, Jobs are what JobSet made of that
+	Jobs      []batchv1.Job
+	Pods      []corev1.Pod   // those of the Jobs, the ones on their way out included
+	Warnings  []corev1.Event // warning events about the job and what was made of it, the latest first
+	PodEvents []corev1.Event // what kubelets say of pods that they make, the latest first
 
-	Fields []provenance.Field // the values of the rendered JobSet with their owners
-	// PodSets are those of the Workload, without pods that are done, or, without one, those that Kueue would see.
-	PodSets     []kueue.PodSet
-	Undescribed error // why there are no PodSets: a runtime that is missing, for one
+	Fields      []provenance.Field // the values of the rendered JobSet with their owners
+	PodSets     []kueue.PodSet     // those of the Workload without pods that are done, or those that Kueue would see
+	Undescribed error              // why there are no PodSets: a runtime that is missing, for one
 
 	Namespace *corev1.Namespace // the job's; nil where the user may not see it
 	Visible   *Position         // the position as Kueue reports it; nil where it has to be computed

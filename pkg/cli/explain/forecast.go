@@ -32,8 +32,7 @@ type Preempted struct {
 	Job          string `json:"job"` // "namespace/name"
 	ClusterQueue string `json:"clusterQueue"`
 	Priority     int32  `json:"priority"`
-	// Reason is that of Kueue's condition Preempted; empty for one that stops for another reason already.
-	Reason string `json:"reason"`
+	Reason       string `json:"reason"` // that of Kueue's condition Preempted; empty for one that stops already
 }
 
 // forecast returns what Kueue's scheduler does with the job next; nil where that cannot be seen, or it does not come to look.

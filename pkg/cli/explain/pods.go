@@ -19,9 +19,7 @@ import (
 )
 
 const (
-	// making is how long a kubelet may take to make the containers of a pod before people are told
-	// that it does not: to mount volumes, set up the network, and pull small images.
-	making  = 5 * time.Minute
+	making  = 5 * time.Minute  // how long a kubelet may mount volumes, set up the network, and pull small images
 	pulling = 20 * time.Minute // how long it may pull an image; those for training have tens of gigabytes
 	healed  = 10 * time.Minute // how long a container runs until the kubelet forgets that it crashed before
 )
@@ -36,13 +34,12 @@ const (
 
 // PodGroup is pods of one Job that are in the same state.
 type PodGroup struct {
-	Job     string `json:"job"`
-	State   string `json:"state"`             // the pods' phase, or what they hang on
-	Reason  string `json:"reason"`            // one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff
-	Message string `json:"message,omitempty"` // what scheduler or kubelet say
-	// Restarts is the most often that one started again, of pods that crash over and over, and ExitCode how its last run ended.
-	Restarts int32    `json:"restarts,omitempty"`
-	ExitCode *int32   `json:"exitCode,omitempty"`
+	Job      string   `json:"job"`
+	State    string   `json:"state"`              // the pods' phase, or what they hang on
+	Reason   string   `json:"reason"`             // one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff
+	Message  string   `json:"message,omitempty"`  // what scheduler or kubelet say
+	Restarts int32    `json:"restarts,omitempty"` // the most of pods that crash over and over
+	ExitCode *int32   `json:"exitCode,omitempty"` // how their last runs ended
 	Pods     []string `json:"pods"`
 	Nodes    []string `json:"nodes,omitempty"`
 

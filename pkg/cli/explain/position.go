@@ -30,11 +30,10 @@ import (
 
 // Position is a Workload's place among those that wait in the same ClusterQueue.
 type Position struct {
-	Place   int `json:"place"`   // counts from 1
-	Pending int `json:"pending"` // how many wait
-	// Ahead is who waits in front, "namespace/name" of the jobs, the next one first.
-	Ahead  []string `json:"ahead,omitempty"`
-	Source Source   `json:"source"` // where that comes from: Computed or Visibility
+	Place   int      `json:"place"`           // counts from 1
+	Pending int      `json:"pending"`         // how many wait
+	Ahead   []string `json:"ahead,omitempty"` // who waits in front, "namespace/name" of the jobs, the next one first
+	Source  Source   `json:"source"`          // where that comes from: Computed or Visibility
 }
 
 // Source is where a position comes from.

@@ -31,21 +31,15 @@ import (
 
 // Around is what there is around TrainJobs, whatever their number.
 type Around struct {
-	Now     time.Time   // the time that ages are counted to
-	Cluster *Cluster    // what the jobs compete for, never nil
-	Field   patch.Field // that of the served generation of Trainer
-	// Manager is the manager's configuration with its defaults, Kueue is Kueue's; nil where there is
-	// none that can be read. ManagerUnseen is set where the user may not read it. KueueUnseen says why Kueue's is not known: it
-	// may be other than the defaults then.
-	Manager       *config.Configuration
-	ManagerUnseen bool
-	Kueue         *configapi.Configuration
-	KueueUnseen   string
-	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
-	Classes *kueue.WorkloadPriorityClassList
-	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and
-	// positions needs more: see Cluster.Unseen.
-	Unseen []string
+	Now           time.Time                        // the time that ages are counted to
+	Cluster       *Cluster                         // what the jobs compete for, never nil
+	Field         patch.Field                      // that of the served generation of Trainer
+	Manager       *config.Configuration            // the manager's configuration with its defaults; nil for none that can be read
+	Kueue         *configapi.Configuration         // Kueue's, alike
+	ManagerUnseen bool                             // set where the user may not read the manager's
+	KueueUnseen   string                           // why Kueue's is not known: it may be other than the defaults then
+	Classes       *kueue.WorkloadPriorityClassList // nil where the user may not list them
+	Unseen        []string                         // kinds that the user may not list where the jobs are; see Cluster.Unseen
 
 	served trainjob.TrainerVersion
 }
@@ -183,16 +177,14 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 type Cluster struct {
 	*inventory.Inventory
 
-	// now is what there is, stopped queues taken as running: that they are stopped is told
-	// on its own, and without what makes ClusterQueues inactive because the user may not see it. unlimited is now without the borrowing limits of ClusterQueues, empty is
-	// now without anybody's pods, and with all nodes ready.
+	// now is what there is, with stopped queues running, of which is told on its own, and without what makes ClusterQueues
+	// inactive because it may not be seen; unlimited has no borrowing limits, empty nobody's pods and all nodes ready.
 	now, unlimited, empty *scheduler.Snapshot
-	// asked are the Workloads of the jobs of a table, which are decided about in one play.
-	asked   sets.Set[client.ObjectKey]
-	decided map[question]*scheduler.Decision // remembered of forecasts
-	// lines are who waits in each ClusterQueue, and places who is how many-th there; nil before they are asked for.
-	lines  map[kueue.ClusterQueueReference][]*kueue.Workload
-	places map[types.UID]int
+
+	asked   sets.Set[client.ObjectKey]                        // Workloads of the jobs of a table, which are decided about in one play
+	decided map[question]*scheduler.Decision                  // remembered of forecasts
+	lines   map[kueue.ClusterQueueReference][]*kueue.Workload // who waits in each; nil before that is asked
+	places  map[types.UID]int                                 // who is how many-th there
 }
 
 // NewCluster makes the scheduler's view of an inventory. The error is of cohorts in a circle.

@@ -305,7 +305,7 @@ func (f *Facts) looksAtOthers() bool {
 // asleep is how long Kueue may take to look at those again whom it has refused.
 const asleep = 3 * time.Minute
 
-// lookAgain is how to wake Kueue: 0.19 looks at nobody when quota comes free of a LocalQueue that was deleted before its jobs ended.
+// lookAgain is how to wake Kueue: 0.19 looks at nobody when quota of a LocalQueue comes free that was deleted before.
 func (f *Facts) lookAgain() string {
 	return fmt.Sprintf("have it look again: kubectl edit clusterqueue %s, change a nominalQuota by one, and change it back", f.clusterQueueName())
 }

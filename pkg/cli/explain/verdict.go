@@ -14,30 +14,26 @@ import (
 
 // Verdict says what a flavor can do for a PodSet.
 type Verdict struct {
-	PodSet   string `json:"podSet"`
-	Flavor   string `json:"flavor"`
-	Assigned bool   `json:"assigned"`       // set where the PodSet has quota of this flavor
-	Fits     bool   `json:"fits"`           // set where Kueue could give it quota of this flavor now
-	Done     bool   `json:"done,omitempty"` // set where all pods of the PodSet are done, and need no quota any more
-	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
-	Preempts bool     `json:"preempts,omitempty"`
+	PodSet   string   `json:"podSet"`
+	Flavor   string   `json:"flavor"`
+	Assigned bool     `json:"assigned"`           // set where the PodSet has quota of this flavor
+	Fits     bool     `json:"fits"`               // set where Kueue could give it quota of this flavor now
+	Done     bool     `json:"done,omitempty"`     // set where all pods of the PodSet are done, and need no quota any more
+	Preempts bool     `json:"preempts,omitempty"` // set where Kueue would give it that by stopping others
 	Amounts  []Amount `json:"resources,omitempty"`
-	// Reasons are why it does not fit, and what its pods would run into if it does.
-	Reasons []Reason `json:"reasons,omitempty"`
+	Reasons  []Reason `json:"reasons,omitempty"` // why it does not fit, and what its pods would run into if it does
 
 	group   int  // the resource group of the ClusterQueue; -1 for what is in none
 	useless bool // set where the flavor has nothing of a resource that the PodSet asks for
 }
 
-// Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it.
+// Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it. CPU is in thousandths.
 type Amount struct {
 	Resource  corev1.ResourceName `json:"resource"`
-	Requested int64               `json:"requested"` // by all pods of the PodSet
-	// Free is unreserved, borrowed quota included; nil where the user may not see all Workloads. Quota is the ClusterQueue's
-	// own; Max is what it gets with all that it may borrow. CPU is in thousandths.
-	Free  *int64 `json:"free,omitempty"`
-	Quota int64  `json:"quota"`
-	Max   int64  `json:"max"`
+	Requested int64               `json:"requested"`      // by all pods of the PodSet
+	Free      *int64              `json:"free,omitempty"` // borrowed quota included; nil where not all Workloads may be seen
+	Quota     int64               `json:"quota"`          // the ClusterQueue's own
+	Max       int64               `json:"max"`            // what it gets with all that it may borrow
 }
 
 // Code says why a flavor is skipped.
@@ -65,9 +61,8 @@ type Reason struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
-	Lasting bool   `json:"lasting"` // set where waiting does not help
-	// Warning is set where Kueue does not look, so that the PodSet would get quota, and pods that stay Pending.
-	Warning bool `json:"warning,omitempty"`
+	Lasting bool   `json:"lasting"`           // set where waiting does not help
+	Warning bool   `json:"warning,omitempty"` // set where Kueue does not look: it gives quota, and pods stay Pending
 }
 
 // lasts is a reason that waiting does not help against; the remedy is a format for what follows.

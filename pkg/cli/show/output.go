@@ -16,11 +16,10 @@ import (
 
 // The formats of -o that several commands have.
 const (
-	Wide = "wide"
-	JSON = "json"
-	YAML = "yaml"
-	// JSONPath begins the format that prints what a template of kubectl's picks: jsonpath={.field}. It goes with JSON.
-	JSONPath = "jsonpath="
+	Wide     = "wide"
+	JSON     = "json"
+	YAML     = "yaml"
+	JSONPath = "jsonpath=" // with a template of kubectl's, where there is JSON: jsonpath={.field}
 )
 
 // ForMachines reports whether Encode writes a format.

@@ -71,11 +71,10 @@ func (f *follower) look(ctx context.Context) (*explain.Facts, error) {
 type step struct{ name, detail string }
 
 type progress struct {
-	steps   []step
-	reached int // how many steps are done
-	// holds is why the next one is not done, reason in one word; waits is set where that takes longer than a moment.
-	holds, reason string
-	waits         bool
+	steps         []step
+	reached       int    // how many steps are done
+	holds, reason string // why the next one is not done, and in one word
+	waits         bool   // set where that takes longer than a moment
 	failure       string // why it will not run; empty as long as it may
 }
 

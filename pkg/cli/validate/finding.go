@@ -21,10 +21,9 @@ import (
 
 // The severities of a finding.
 const (
-	refused = "error" // for what Trainer, or Kueue for it, refuses a TrainJob for
-	// doubtful is for what they take although it does not do what it looks like, or what could not be looked at.
-	doubtful = "warning"
-	told     = "note" // for what was taken for granted
+	refused  = "error"   // for what Trainer, or Kueue for it, refuses a TrainJob for
+	doubtful = "warning" // for what they take and does not do what it looks like, or what could not be looked at
+	told     = "note"    // for what was taken for granted
 )
 
 // finding is something wrong with a TrainJob or a runtime. Its JSON is the command's interface.
@@ -33,10 +32,9 @@ type finding struct {
 	Line     int    `json:"line"`     // where the field begins or, if it is not there, what is around it; from 1
 	TrainJob string `json:"trainJob"` // empty for what is wrong with a runtime
 	Severity string `json:"severity"`
-	Field    string `json:"field"` // empty for the object as a whole
-	// Reason is the API server's word for what is wrong: one of the reasons of a status, such as FieldValueInvalid.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Field    string `json:"field"`  // empty for the object as a whole
+	Reason   string `json:"reason"` // the API server's word for what is wrong, such as FieldValueInvalid
+	Message  string `json:"message"`
 }
 
 // These reasons are no API server's.

@@ -37,10 +37,9 @@ import (
 type Refusal struct {
 	Kind          string // what is refused: a JobSet, a Job or a Pod
 	ReplicatedJob string // the one that is refused; empty for the JobSet as a whole
-	// Path goes on from the JobSet or its replicated job's template, with names of keyed lists in brackets.
-	Path    string
-	Message string // what is wrong
-	Waits   bool   // set for what is accepted, and then waits for itself
+	Path          string // from the JobSet or its replicated job's template, with names of keyed lists in brackets
+	Message       string // what is wrong
+	Waits         bool   // set for what is accepted, and then waits for itself
 }
 
 // Of returns what is refused of a JobSet as Trainer renders it, and of what JobSet makes of it. Of each replicated job the
