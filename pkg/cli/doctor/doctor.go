@@ -113,6 +113,7 @@ func report(out io.Writer, format string, r Report) error {
 // Severity is how bad a finding is.
 type Severity int
 
+// The severities.
 const (
 	Info    Severity = iota + 1 // worth to know; nothing has to be done
 	Warning                     // for what works now, or for most, and may not later or for others

@@ -83,8 +83,7 @@ func Explain(f *Facts) Explanation {
 		}
 	}
 	if e.State.Phase == NotCreated || e.State.Phase == Waiting {
-		e.Preempts = preempts(f.forecast())
-		markPreempting(e.Flavors, f.forecast())
+		e.preempts(ptr.Deref(f.forecast(), scheduler.Decision{}))
 	}
 	if f.Undescribed != nil {
 		e.Undescribed = f.Undescribed.Error()

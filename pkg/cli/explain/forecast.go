@@ -45,7 +45,7 @@ func (f *Facts) forecast() *scheduler.Decision {
 		return decision
 	}
 	// Fair sharing that is not seen is not off: what it would change is not known.
-	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(preempts(other), preempts(decision)) {
+	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(preempted(other), preempted(decision)) {
 		return nil
 	}
 	return decision
@@ -134,27 +134,25 @@ func frontText(wl *kueue.Workload) string {
 	return fmt.Sprintf("%s (priority %d)", inventory.JobName(wl), kueuelib.Priority(wl))
 }
 
-func preempts(d *scheduler.Decision) []Preempted {
-	return kueuelib.Map(ptr.Deref(d, scheduler.Decision{}).Victims, func(victim **kueue.Workload) Preempted {
+func preempted(d *scheduler.Decision) []Preempted {
+	return kueuelib.Map(d.Victims, func(victim **kueue.Workload) Preempted {
 		wl := *victim
 		return Preempted{inventory.JobName(wl), string(wl.Status.Admission.ClusterQueue), kueuelib.Priority(wl), state.ReasonOf(wl, kueue.WorkloadPreempted)}
 	})
 }
 
 func victimsText(d *scheduler.Decision) string {
-	return show.Few(kueuelib.Map(preempts(d), func(v *Preempted) string {
+	return show.Few(kueuelib.Map(preempted(d), func(v *Preempted) string {
 		return fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already"))
 	}), 3)
 }
 
-// markPreempting marks the flavors that Kueue would make room in.
-func markPreempting(verdicts []Verdict, d *scheduler.Decision) {
-	if d == nil || d.Outcome != scheduler.Preempts {
-		return
-	}
-	for i := range verdicts {
-		v := &verdicts[i]
-		v.Preempts = !v.Fits && assigns(d.Admission, kueue.PodSetReference(v.PodSet), kueue.ResourceFlavorReference(v.Flavor))
+// preempts tells whom a decision stops, and in which flavors it makes room.
+func (e *Explanation) preempts(d scheduler.Decision) {
+	e.Preempts = preempted(&d)
+	for i := range e.Flavors {
+		v := &e.Flavors[i]
+		v.Preempts = d.Outcome == scheduler.Preempts && !v.Fits && assigns(d.Admission, kueue.PodSetReference(v.PodSet), kueue.ResourceFlavorReference(v.Flavor))
 	}
 }
 
@@ -247,7 +245,7 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told 
 	if err != nil {
 		return nil, err
 	}
-	previews, err := newPreviews(ctx, c, renderer, &files{namespace: job.Namespace})
+	previews, err := newPreviews(ctx, c, renderer, nil, job.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ type Position struct {
 // Source is where a position comes from.
 type Source string
 
+// The sources of positions.
 const (
 	Computed   Source = "computed"       // from Workloads, ordered by priority, then by the time that Kueue queues by
 	Visibility Source = "visibility API" // Kueue's own answer

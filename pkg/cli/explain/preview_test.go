@@ -93,13 +93,15 @@ func (h *harness) preview(file string, queue ...string) *Facts { return h.previe
 func (h *harness) previews(file string, queue ...string) (all []*Facts) {
 	h.Helper()
 	c := h.client()
-	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
-	previews := expect.Must(newPreviews(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h), in))(h)
-	for i := range in.jobs {
+	documents := []manifest.File{*manifest.Parse("job.yaml", []byte(file))}
+	jobs, _, err := readFiles(documents, "team")
+	expect.NoError(h, err)
+	previews := expect.Must(newPreviews(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h), documents, "team"))(h)
+	for i := range jobs {
 		for _, name := range queue {
-			metav1.SetMetaDataLabel(&in.jobs[i].ObjectMeta, kit.QueueLabel, name)
+			metav1.SetMetaDataLabel(&jobs[i].ObjectMeta, kit.QueueLabel, name)
 		}
-		all = append(all, expect.Must(previews.of(h.Context(), &in.jobs[i]))(h))
+		all = append(all, expect.Must(previews.of(h.Context(), &jobs[i]))(h))
 	}
 	return all
 }
@@ -345,12 +347,6 @@ func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	})
 }
 
-func TestFilesWithoutTrainJob(t *testing.T) {
-	file := manifest.Parse("job.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))
-	_, err := readFiles([]manifest.File{*file}, "team")
-	expect.That(t, err != nil, "Files without a TrainJob were taken")
-}
-
 // fill returns a manifest for a kind of runtime.
 func fill(text, kind, nodes string) string {
 	return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
@@ -365,13 +361,13 @@ func listed(texts ...string) string {
 	return list
 }
 
-func TestUnreadableFilesHideNoTrainJob(t *testing.T) {
-	in, err := readFiles([]manifest.File{
-		*manifest.Parse("chart.yaml", []byte("{{- if .Values.a }}\na: 1\n{{- end }}\n")),
-		*manifest.Parse("job.yaml", []byte(jobYAML)),
-	}, "team")
-	if err != nil || len(in.jobs) != 1 {
-		t.Fatalf("%d TrainJobs, and error: %v", len(in.jobs), err)
-	}
-	expect.That(t, in.unread != nil && strings.HasPrefix(in.unread.Error(), "chart.yaml:1: "), "Unexpected error: %v", in.unread)
+// TestReadFiles has a file that cannot be read hide no TrainJob, and wants one.
+func TestReadFiles(t *testing.T) {
+	chart := *manifest.Parse("chart.yaml", []byte("{{- if .Values.a }}\na: 1\n{{- end }}\n"))
+	jobs, unread, err := readFiles([]manifest.File{chart, *manifest.Parse("job.yaml", []byte(jobYAML))}, "team")
+	expect.That(t, err == nil && len(jobs) == 1, "%d TrainJobs, and error: %v", len(jobs), err)
+	expect.That(t, strings.HasPrefix(expect.Text(unread), "chart.yaml:1: "), "Unexpected error: %v", unread)
+
+	_, _, err = readFiles([]manifest.File{*manifest.Parse("other.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))}, "team")
+	expect.That(t, err != nil, "Files without a TrainJob were taken")
 }

@@ -38,6 +38,7 @@ const (
 	Failed      Phase = "Failed"
 )
 
+// Reasons that commands go by.
 const (
 	Unseen     = "Unseen"     // the reason of a state that the user may not see enough to tell
 	Evaluating = "Evaluating" // that of a job that Kueue gives quota to when it comes to look
