@@ -10,6 +10,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -248,10 +249,7 @@ func differingManagers(f *Facts, found func(hit)) {
 
 // haveRules is the command that gives the worker toleration rules, or has somebody give them.
 func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
-	name := managerPart.ConfigMap
-	if cm := w.configMap(managerPart); cm != nil {
-		name = cm.Name
-	}
+	name := cmp.Or(ptr.Deref(w.configMap(managerPart), corev1.ConfigMap{}).Name, managerPart.ConfigMap)
 	return cmp.Or(w.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context)),
 		w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, name)))
 }

@@ -154,20 +154,15 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 	if d := f.deployment(managerPart); d != nil {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
 	}
-	if binding := inventory.Find(f.RoleBindings, "", managerBinding); binding != nil {
-		return binding.Subjects
-	}
-	return nil
+	return ptr.Deref(inventory.Find(f.RoleBindings, "", managerBinding), rbacv1.RoleBinding{}).Subjects
 }
 
 // granted returns the rules that the subjects have in a namespace; without one, everywhere.
 func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, ref := range f.boundTo(subjects, namespace) {
-		of := map[string]string{"Role": namespace}[ref.Kind]
-		if role := inventory.Find(f.Roles, of, ref.Name); role != nil {
-			rules = append(rules, role.Rules...)
-		}
+		role := inventory.Find(f.Roles, map[string]string{"Role": namespace}[ref.Kind], ref.Name)
+		rules = append(rules, ptr.Deref(role, rbacv1.Role{}).Rules...)
 	}
 	return rules
 }

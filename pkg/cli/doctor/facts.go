@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -200,12 +201,8 @@ func listsExternal(cfg *configapi.Configuration) bool {
 // kueueGateFlags are the feature gates that Kueue's Deployment sets by a flag, which the manager does not see.
 func (f *Facts) kueueGateFlags() map[string]bool {
 	gates := map[string]bool{}
-	d := f.deployment(kueuePart)
-	if d == nil {
-		return gates
-	}
 	flag := cliflag.NewMapStringBool(&gates)
-	for _, container := range d.Spec.Template.Spec.Containers {
+	for _, container := range ptr.Deref(f.deployment(kueuePart), appsv1.Deployment{}).Spec.Template.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
 			if list, found := strings.CutPrefix(strings.TrimLeft(arg, "-"), "feature-gates="); found {
 				_ = flag.Set(list) // Kueue does not start with what this does not take.

@@ -171,11 +171,8 @@ func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 func (f *Facts) leadsTo(queue *kueue.LocalQueue, worker string) bool {
 	cq := f.ClusterQueue(queue.Spec.ClusterQueue)
 	return cq != nil && slices.ContainsFunc(inventory.Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
-		check := f.MultiKueueCheck(rule.Name)
-		if check == nil || check.Spec.Parameters == nil {
-			return false
-		}
-		config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name)
-		return config != nil && slices.Contains(config.Spec.Clusters, worker)
+		check := ptr.Deref(f.MultiKueueCheck(rule.Name), kueue.AdmissionCheck{})
+		config := inventory.Find(f.MultiKueueConfigs, "", ptr.Deref(check.Spec.Parameters, kueue.AdmissionCheckParametersReference{}).Name)
+		return slices.Contains(ptr.Deref(config, kueue.MultiKueueConfig{}).Spec.Clusters, worker)
 	})
 }

@@ -76,13 +76,12 @@ func (k Kind) verb() string {
 
 // loader reads the facts. What it cannot read it notes, and goes on.
 type loader struct {
-	client   client.Client
-	facts    *Facts
-	unserved map[Kind]error // why the API server has no objects of a kind in the version that is read here
+	client client.Client
+	facts  *Facts
 }
 
 func newLoader(c client.Client, now time.Time) *loader {
-	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}, unserved: map[Kind]error{}}
+	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
 }
 
 // Load reads the whole installation. Dry runs are made in the namespace.
@@ -146,7 +145,7 @@ func (l *loader) inventory(ctx context.Context) {
 	for kind, err := range unread {
 		l.note(Kind(kind), err)
 	}
-	if err := l.unserved[workloads]; err != nil { // Its CRD is there, in versions that are not ours.
+	if err := unread[string(workloads)]; notServed(err) { // Its CRD is there, in versions that are not ours.
 		for _, kind := range []Kind{flavors, topologies, clusterQueues, cohorts, localQueues, admissionChecks, workloads, schedulerView} {
 			f.Unread[kind] = err
 		}
@@ -197,12 +196,13 @@ func list[T any, P inventory.Object[T]](ctx context.Context, l *loader, kind Kin
 
 // note takes down why a kind could not be read. One that is not served has no objects, of which its CRD tells.
 func (l *loader) note(kind Kind, err error) {
-	if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		l.unserved[kind] = err
-		return
+	if !notServed(err) {
+		l.facts.Unread[kind] = err
 	}
-	l.facts.Unread[kind] = err
 }
+
+// notServed is of a kind that the API server does not have in the version that is read here.
+func notServed(err error) bool { return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // probeName names objects that are never stored.
 const probeName = "kubectl-trainjob-doctor"

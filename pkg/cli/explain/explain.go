@@ -124,17 +124,12 @@ func queueOf(f *Facts) *Queue {
 	if f.queueName() == "" {
 		return nil
 	}
-	q := &Queue{LocalQueue: f.queueName(), ClusterQueue: string(f.clusterQueueName())}
-	if cq := f.clusterQueue(); cq != nil {
-		q.Cohort, q.Strategy = string(cq.Spec.CohortName), string(cq.Spec.QueueingStrategy)
-	}
+	spec := ptr.Deref(f.clusterQueue(), kueue.ClusterQueue{}).Spec
+	q := &Queue{LocalQueue: f.queueName(), ClusterQueue: string(f.clusterQueueName()), Cohort: string(spec.CohortName), Strategy: string(spec.QueueingStrategy)}
 	if f.Workload == nil {
 		return q
 	}
-	q.Priority = kueuelib.Priority(f.Workload)
-	if ref := f.Workload.Spec.PriorityClassRef; ref != nil {
-		q.PriorityClass = ref.Name
-	}
+	q.Priority, q.PriorityClass = kueuelib.Priority(f.Workload), ptr.Deref(f.Workload.Spec.PriorityClassRef, kueue.PriorityClassRef{}).Name
 	if s := StateOf(f); s.Phase == Waiting {
 		q.Position = f.Place()
 		if f.Supposed == "" {

@@ -25,7 +25,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -64,10 +63,7 @@ type Facts struct {
 
 // queueName is the LocalQueue that the job asks for; empty for none.
 func (f *Facts) queueName() string {
-	if f.Workload != nil && f.Workload.Spec.QueueName != "" {
-		return string(f.Workload.Spec.QueueName)
-	}
-	return f.Job.Labels[kueueconstants.QueueLabel]
+	return cmp.Or(string(ptr.Deref(f.Workload, kueue.Workload{}).Spec.QueueName), f.Job.Labels[kueueconstants.QueueLabel])
 }
 
 func (f *Facts) localQueue() *kueue.LocalQueue {
@@ -83,17 +79,11 @@ func (f *Facts) clusterQueueName() kueue.ClusterQueueReference {
 	if f.Workload != nil && f.Workload.Status.Admission != nil {
 		return f.Workload.Status.Admission.ClusterQueue
 	}
-	if queue := f.localQueue(); queue != nil {
-		return queue.Spec.ClusterQueue
-	}
-	return ""
+	return ptr.Deref(f.localQueue(), kueue.LocalQueue{}).Spec.ClusterQueue
 }
 
 func (f *Facts) condition(name string) *metav1.Condition {
-	if f.Workload == nil {
-		return nil
-	}
-	return state.True(f.Workload, name)
+	return kueuelib.True(ptr.Deref(f.Workload, kueue.Workload{}).Status.Conditions, name)
 }
 
 func (f *Facts) warning(reasons ...string) *corev1.Event {
@@ -115,10 +105,7 @@ func (f *Facts) begun() time.Time {
 }
 
 func (f *Facts) conditionSince(name string) *metav1.Time {
-	if c := f.condition(name); c != nil {
-		return since(c.LastTransitionTime)
-	}
-	return nil
+	return since(ptr.Deref(f.condition(name), metav1.Condition{}).LastTransitionTime)
 }
 
 func (f *Facts) livePods() []corev1.Pod {
@@ -139,10 +126,7 @@ func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
 
 // assignments are what the job's PodSets were given; none without an admission.
 func (f *Facts) assignments() []kueue.PodSetAssignment {
-	if f.Workload == nil {
-		return nil
-	}
-	return ptr.Deref(f.Workload.Status.Admission, kueue.Admission{}).PodSetAssignments
+	return ptr.Deref(ptr.Deref(f.Workload, kueue.Workload{}).Status.Admission, kueue.Admission{}).PodSetAssignments
 }
 
 // Assigned names the flavors that the job has: those of its GPUs, where it has any.

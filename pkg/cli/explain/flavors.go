@@ -151,10 +151,8 @@ func assigns(admission *kueue.Admission, podSet kueue.PodSetReference, flavor ku
 // quota compares what is requested with what there is. Who may not see all Workloads cannot tell what is free.
 func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *Reason) {
 	name, spec := kueue.ClusterQueueReference(a.cq.Name), inventory.QuotaOf(a.cq.Spec.ResourceGroups, at.Flavor, at.Resource)
-	amount := Amount{Resource: at.Resource, Requested: requested}
-	if spec != nil {
-		amount.Quota = kueuelib.ResourceValue(at.Resource, spec.NominalQuota)
-	}
+	quota := kueuelib.ResourceValue(at.Resource, ptr.Deref(spec, kueue.ResourceQuota{}).NominalQuota)
+	amount := Amount{Resource: at.Resource, Requested: requested, Quota: quota}
 	now, unlimited := a.Cluster.now.ClusterQueue(name), a.Cluster.unlimited.ClusterQueue(name)
 	if now == nil {
 		return amount, nil // Inactive: StateOf says why.

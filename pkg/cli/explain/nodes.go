@@ -224,18 +224,14 @@ func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) 
 
 // noLevel is for a PodSet that names a level which the topology of a flavor does not have.
 func (a *assigner) noLevel(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
-	topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
-	if topology == nil || ps.TopologyRequest == nil {
-		return nil
-	}
-	levels := kueuelib.Levels(topology)
+	topology, request := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName)), ptr.Deref(ps.TopologyRequest, kueue.PodSetTopologyRequest{})
 	// A request that names none takes any node.
-	level := ptr.Deref(ps.TopologyRequest.Required, ptr.Deref(ps.TopologyRequest.Preferred, ""))
-	if level == "" || slices.Contains(levels, level) {
+	level := ptr.Deref(request.Required, ptr.Deref(request.Preferred, ""))
+	if topology == nil || level == "" || slices.Contains(kueuelib.Levels(topology), level) {
 		return nil
 	}
 	return lasts(Topology, fmt.Sprintf("topology %s of the flavor has no level %s, which the PodSet asks for", topology.Name, level),
-		"name one of %s in the annotation of replicated job %s; flavor %s has no other", strings.Join(levels, ", "), ps.Name, flavor.Name)
+		"name one of %s in the annotation of replicated job %s; flavor %s has no other", strings.Join(kueuelib.Levels(topology), ", "), ps.Name, flavor.Name)
 }
 
 // topologyFit asks Kueue's own placement, with nodes as they are, then empty and ready: what does not fit there never will.

@@ -191,10 +191,7 @@ func makingSince(pod *corev1.Pod) time.Time {
 // nil for none. A run that lasts longer than the last one may be the one that does not fail.
 func (f *Facts) crashing(pod *corev1.Pod) *PodGroup {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		last := status.LastTerminationState.Terminated
-		if status.State.Terminated != nil {
-			last = status.State.Terminated
-		}
+		last := cmp.Or(status.State.Terminated, status.LastTerminationState.Terminated)
 		between := status.State.Waiting != nil && status.State.Waiting.Reason == crashLoop
 		switch {
 		case last == nil || last.ExitCode == 0 && !between:

@@ -112,10 +112,8 @@ func askPlaces(ctx context.Context, c client.Client, all ...*Facts) {
 		if mine == nil {
 			continue
 		}
-		f.Visible = &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
-		if cq := f.clusterQueue(); cq != nil {
-			f.Visible.Pending = int(cq.Status.PendingWorkloads)
-		}
+		pending := ptr.Deref(f.clusterQueue(), kueue.ClusterQueue{}).Status.PendingWorkloads
+		f.Visible = &Position{Place: int(mine.PositionInClusterQueue) + 1, Pending: int(pending), Source: Visibility}
 	}
 }
 

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,10 +178,7 @@ func inWorker(f *Facts) *State {
 
 // worker returns what is known of a worker, which may not have been looked into.
 func (f *Facts) worker(name string) *Worker {
-	if w := find(f.Workers, func(w *Worker) bool { return w.Cluster == name }); w != nil {
-		return w
-	}
-	return &Worker{Cluster: name}
+	return cmp.Or(find(f.Workers, func(w *Worker) bool { return w.Cluster == name }), &Worker{Cluster: name})
 }
 
 // there says of a remedy where it helps.

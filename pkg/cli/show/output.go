@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/util/jsonpath"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -120,10 +121,7 @@ type word struct {
 }
 
 func (w *word) String() string {
-	if w.value == nil {
-		return ""
-	}
-	return *w.value
+	return ptr.Deref(w.value, "")
 }
 
 // Set takes a text that is right.

@@ -9,6 +9,7 @@
 package verdict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	jobregistry "k8s.io/kubernetes/pkg/registry/batch/job"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -84,12 +86,9 @@ func childJob(js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) *batchv1.Job {
 		Spec: *rj.Template.Spec.DeepCopy(),
 	}
 	pod := &job.Spec.Template
-	pod.Labels = maps.Clone(pod.Labels)
-	for _, labels := range []*map[string]string{&job.Labels, &pod.Labels} {
-		if *labels == nil {
-			*labels = map[string]string{}
-		}
-		(*labels)[jobsetapi.JobSetNameKey], (*labels)[jobsetapi.ReplicatedJobNameKey] = js.Name, rj.Name
+	for _, meta := range []*metav1.ObjectMeta{&job.ObjectMeta, &pod.ObjectMeta} {
+		metav1.SetMetaDataLabel(meta, jobsetapi.JobSetNameKey, js.Name)
+		metav1.SetMetaDataLabel(meta, jobsetapi.ReplicatedJobNameKey, rj.Name)
 	}
 	pod.Spec.Subdomain = subdomain(js)
 	for _, policy := range js.Spec.VolumeClaimPolicies {
@@ -104,10 +103,7 @@ func childJob(js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) *batchv1.Job {
 }
 
 func subdomain(js *jobsetapi.JobSet) string {
-	if network := js.Spec.Network; network != nil && network.Subdomain != "" {
-		return network.Subdomain
-	}
-	return js.Name
+	return cmp.Or(ptr.Deref(js.Spec.Network, jobsetapi.Network{}).Subdomain, js.Name)
 }
 
 func refusals(kind, prefix string, rj *jobsetapi.ReplicatedJob, errs field.ErrorList) []Refusal {
