@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
@@ -134,9 +133,7 @@ func listed(f *Facts, found func(hit)) {
 func (f *Facts) noise(cfg *configapi.Configuration) hit {
 	h := hit{}.as("KueueNoise", Info)
 	queued := slices.IndexFunc(f.JobSets, func(js jobsetapi.JobSet) bool {
-		owner := metav1.GetControllerOfNoCopy(&js)
-		ofTrainJob := owner != nil && owner.Kind == trainjob.GVK.Kind
-		return !ofTrainJob && (cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "")
+		return controllerOf(&js).Kind != trainjob.GVK.Kind && (cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "")
 	})
 	switch {
 	case f.Unread[jobSets] != nil:

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -76,13 +77,13 @@ var trainJobChecks = []check{{
 	wrong: func(f *Facts, found func(hit)) {
 		ofTrainJobs := sets.New[types.UID]()
 		for i := range f.JobSets {
-			if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
+			if controllerOf(&f.JobSets[i]).Kind == trainjob.GVK.Kind {
 				ofTrainJobs.Insert(f.JobSets[i].UID)
 			}
 		}
 		for i := range f.Workloads {
 			wl := &f.Workloads[i]
-			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(wl) {
+			if owner := controllerOf(wl); ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(wl) {
 				found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
 			}
 		}
@@ -93,6 +94,11 @@ var trainJobChecks = []check{{
 	advice:   "Let Kueue know first that TrainJobs are managed outside, if its configuration does not list them.",
 	commands: []string{"kubectl -n {namespace} delete workload {name}"},
 }}
+
+// controllerOf is empty for an object that nothing controls.
+func controllerOf(obj metav1.Object) metav1.OwnerReference {
+	return ptr.Deref(metav1.GetControllerOfNoCopy(obj), metav1.OwnerReference{})
+}
 
 // leftGates finds what kueue-trainer gated and, being uninstalled, does not free.
 func leftGates(f *Facts, found func(hit)) {
@@ -178,10 +184,10 @@ func keptQuota(f *Facts, found func(hit)) {
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
 		h := abandoned(wl, "trainjob", wl.Labels[placeholder.Label])
-		switch owner := metav1.GetControllerOfNoCopy(wl); {
+		switch owner := controllerOf(wl); {
 		case f.settling(wl):
 			continue
-		case heldForPods(wl) && owner != nil:
+		case heldForPods(wl) && owner.Name != "":
 			h.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
 			h.Effect = keepsFromAdmission
 		case len(placeholder.Runs(wl)) > 0 && len(placeholder.PodsOf(wl, f.running(wl))) == 0:
@@ -213,11 +219,7 @@ func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 
 // settling reports whether a Workload was made, or is deleted, just now.
 func (f *Facts) settling(wl *kueue.Workload) bool {
-	last := wl.CreationTimestamp.Time
-	if !wl.DeletionTimestamp.IsZero() {
-		last = wl.DeletionTimestamp.Time
-	}
-	return f.Now.Sub(last) < settle
+	return f.Now.Sub(ptr.Deref(wl.DeletionTimestamp, wl.CreationTimestamp).Time) < settle
 }
 
 // leftOut are reasons that are findings of their own, about the queue, and those that a job's user has brought about: that it

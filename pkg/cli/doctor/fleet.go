@@ -123,12 +123,9 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	}
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
-		owner := metav1.GetControllerOfNoCopy(wl)
-		if owner == nil || cluster.Assigned(wl) != at.Cluster {
-			continue
-		}
+		owner := controllerOf(wl)
 		job, copied := inventory.Find(f.TrainJobs, wl.Namespace, owner.Name), inventory.Find(there.TrainJobs, wl.Namespace, owner.Name)
-		if job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
+		if cluster.Assigned(wl) != at.Cluster || job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
 			continue
 		}
 		if err := at.Check(copied, wl.Name); err != nil {

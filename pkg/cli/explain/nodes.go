@@ -64,10 +64,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *
 		}
 		return r
 	}
-	if r := a.topologyFit(ps, flavor); r != nil {
-		return r
-	}
-	return a.ofRuntimeClass(ps, flavor)
+	return cmp.Or(a.topologyFit(ps, flavor), a.ofRuntimeClass(ps, flavor))
 }
 
 // needsNone reports whether a PodSet needs no node that is there: it runs elsewhere, or nodes are made for it.

@@ -162,13 +162,11 @@ func unmadePod(pod corev1.Pod) bool {
 
 // initializing names the init container that works; empty for none. A sidecar goes on beside the containers.
 func initializing(pod *corev1.Pod) string {
-	for _, status := range pod.Status.InitContainerStatuses {
+	works := find(pod.Status.InitContainerStatuses, func(status *corev1.ContainerStatus) bool {
 		of := find(pod.Spec.InitContainers, func(c *corev1.Container) bool { return c.Name == status.Name })
-		if status.State.Running != nil && (of == nil || of.RestartPolicy == nil) {
-			return status.Name
-		}
-	}
-	return ""
+		return status.State.Running != nil && ptr.Deref(of, corev1.Container{}).RestartPolicy == nil
+	})
+	return ptr.Deref(works, corev1.ContainerStatus{}).Name
 }
 
 // makingSince is when the step that a kubelet works on began, by all that it has finished before.

@@ -86,10 +86,8 @@ func (s *State) Paint(paint show.Paint) func(string) string {
 
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
-	if s := first(f, notCreated, uncopied, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten, heldOut, workloadOver, deactivated, inPhase); s != nil {
-		return *s
-	}
-	return running(f)
+	return *first(f, notCreated, uncopied, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten,
+		heldOut, workloadOver, deactivated, inPhase, running)
 }
 
 // first returns what the first of some looks finds; nil for nothing.
@@ -215,13 +213,13 @@ func podsLeft(f *Facts, so string) string {
 	return fmt.Sprintf("; %s still there%s", show.Count(n, "pod"), so)
 }
 
-func running(f *Facts) State {
+func running(f *Facts) *State {
 	run := int64(len(f.livePods()))
 	if !f.Saw(inventory.Pods) {
 		_, wanted := f.podsMade()
 		run = int64(wanted)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: "runs", Since: f.conditionSince(kueue.WorkloadAdmitted)}
+	s := &State{Phase: Running, Reason: "Running", Message: "runs", Since: f.conditionSince(kueue.WorkloadAdmitted)}
 	if f.Saw(inventory.Pods) || f.hiddenJobs() == nil {
 		s.Message += fmt.Sprintf(" with %s", show.Count(run, "pod"))
 	}

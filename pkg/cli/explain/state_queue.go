@@ -39,10 +39,7 @@ func queueAway(f *Facts) *State {
 	if s == nil {
 		return nil
 	}
-	s.Phase, s.Stuck = Waiting, true
-	if f.Workload != nil {
-		s.Since = since(f.Workload.CreationTimestamp)
-	}
+	s.Phase, s.Stuck, s.Since = Waiting, true, since(ptr.Deref(f.Workload, kueue.Workload{}).CreationTimestamp)
 	return s
 }
 
@@ -73,12 +70,8 @@ func (f *Facts) otherQueues() string {
 
 func clusterQueueAway(f *Facts) *State {
 	cq, name := f.clusterQueue(), f.clusterQueueName()
-	takes := labels.Everything()
-	if cq != nil {
-		if selector, err := metav1.LabelSelectorAsSelector(cq.Spec.NamespaceSelector); err == nil {
-			takes = selector // As for Kueue, no selector takes no namespace.
-		}
-	}
+	// As for Kueue, no selector takes no namespace.
+	takes, unclear := metav1.LabelSelectorAsSelector(ptr.Deref(cq, kueue.ClusterQueue{}).Spec.NamespaceSelector)
 	switch {
 	case cq == nil && (name == "" || !f.Cluster.Saw(inventory.ClusterQueues)):
 		return clusterQueueUnseen(f)
@@ -98,7 +91,7 @@ func clusterQueueAway(f *Facts) *State {
 		return &State{Reason: "ClusterQueueInactive",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Inactive(cq).Message),
 			Remedy:  "fix what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
-	case f.Namespace != nil && !takes.Matches(labels.Set(f.Namespace.Labels)):
+	case f.Namespace != nil && unclear == nil && !takes.Matches(labels.Set(f.Namespace.Labels)):
 		return &State{Reason: "NamespaceNotAllowed",
 			Message: fmt.Sprintf("waits in %s, whose namespaceSelector does not take namespace %s", f.queueText(), f.Job.Namespace),
 			Remedy:  fmt.Sprintf("label the namespace as spec.namespaceSelector of ClusterQueue %s wants it, or widen the selector", cq.Name)}
@@ -108,10 +101,7 @@ func clusterQueueAway(f *Facts) *State {
 
 // clusterQueueUnseen goes by what the LocalQueue says of its ClusterQueue, which users may not see.
 func clusterQueueUnseen(f *Facts) *State {
-	queue := f.localQueue()
-	if queue == nil {
-		return nil
-	}
+	queue := ptr.Deref(f.localQueue(), kueue.LocalQueue{})
 	active := apimeta.FindStatusCondition(queue.Status.Conditions, kueue.LocalQueueActive)
 	if active == nil || active.Status == metav1.ConditionTrue {
 		return nil

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -77,10 +78,7 @@ var queuesAgain = regexp.MustCompile(`queues again in ([0-9hms]+)`)
 // heldBack returns what the manager said of a job that could not start and has yet to queue again; nil where that time is over.
 func (f *Facts) heldBack() *corev1.Event {
 	told := f.warning(jobevents.ReasonCannotStart)
-	if told == nil {
-		return nil
-	}
-	in := queuesAgain.FindStringSubmatch(told.Message)
+	in := queuesAgain.FindStringSubmatch(ptr.Deref(told, corev1.Event{}).Message)
 	if in == nil {
 		return nil
 	}

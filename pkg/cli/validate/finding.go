@@ -44,10 +44,7 @@ const (
 )
 
 func (f finding) text() string {
-	if f.Field == "" {
-		return f.Message
-	}
-	return f.Field + ": " + f.Message
+	return strings.TrimPrefix(f.Field+": "+f.Message, ": ")
 }
 
 type report struct {

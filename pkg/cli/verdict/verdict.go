@@ -163,16 +163,14 @@ func joined(path, step string) string {
 
 // itemOf finds an item by its name or its number, or returns -1.
 func itemOf(items []any, key string) int {
-	for i, item := range items {
+	at := slices.IndexFunc(items, func(item any) bool {
 		fields, _ := item.(map[string]any)
-		if slices.ContainsFunc(names, func(name string) bool { return fields[name] == key }) {
-			return i
-		}
+		return slices.ContainsFunc(names, func(name string) bool { return fields[name] == key })
+	})
+	if number, err := strconv.Atoi(key); at < 0 && err == nil && number >= 0 && number < len(items) {
+		return number
 	}
-	if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(items) {
-		return i
-	}
-	return -1
+	return at
 }
 
 // names are the keys by which items are told apart.
