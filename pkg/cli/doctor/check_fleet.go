@@ -148,8 +148,7 @@ func lostWorkers(f *Facts, found func(hit)) {
 	}
 }
 
-// olderTrainers finds workers whose Trainer does not know all that TrainJobs of the manager
-// cluster may have: the API server there leaves fields out that it does not know.
+// olderTrainers finds workers whose Trainer leaves fields out of TrainJobs that it does not know.
 func olderTrainers(f *Facts, found func(hit)) {
 	here := f.generation()
 	for _, w := range f.told(crds) {

@@ -149,8 +149,7 @@ func asking(names []corev1.ResourceName) *corev1.PodSpec {
 // few names the first of many.
 func few(names []string) string { return show.Few(names, 4) }
 
-// taints finds taints on the GPU nodes of a flavor that nothing tolerates for a TrainJob
-// and that Kueue does not know of. kueue-trainer adds NVIDIA's tolerations by itself.
+// taints finds taints on a flavor's GPU nodes that Kueue does not know of, and nothing tolerates: neither it nor kueue-trainer.
 func taints(f *Facts, found func(hit)) {
 	for i := range f.Flavors {
 		flavor := &f.Flavors[i]

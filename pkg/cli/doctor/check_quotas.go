@@ -159,8 +159,7 @@ func cordoned(nodes []*corev1.Node, name corev1.ResourceName) string {
 	return fmt.Sprintf(", %s of them on cordoned nodes (%s)", amount.String(), few(inventory.Names(nodes)))
 }
 
-// lowered returns what quotas would be that are together no more than there is, and whether
-// that can be: each keeps the same share, no less than is reserved of it, and none gets nothing.
+// lowered returns what quotas would be that keep the same share, and at least what is reserved; and whether that is enough.
 func lowered(name corev1.ResourceName, grants []grant, have int64) (amounts []int64, enough bool) {
 	const whole = 1 << 30
 	unit := unitOf(name)

@@ -222,8 +222,7 @@ func (f *Facts) settling(wl *kueue.Workload) bool {
 	return f.Now.Sub(ptr.Deref(wl.DeletionTimestamp, wl.CreationTimestamp).Time) < settle
 }
 
-// leftOut are reasons that are findings of their own, about the queue, and those that a job's user has brought about: that it
-// is held, which he may end, or has reached the time limit that he gave it.
+// leftOut are reasons that are findings of their own, about the queue, and what a job's user has brought about.
 var leftOut = []string{
 	"ClusterQueueMissing", "ClusterQueueDeleted", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped", "Held", "DeactivatedDueToMaximumExecutionTimeExceeded",
 }

@@ -153,8 +153,7 @@ const (
 	jobSetFramework   = "jobset.x-k8s.io/jobset"
 )
 
-// kueueSettings is Kueue's configuration with its defaults; the error is of one that is not
-// there or cannot be decoded. Fields that this version does not know are left out.
+// kueueSettings is Kueue's configuration with its defaults, without fields that are not known here.
 func (f *Facts) kueueSettings() (*configapi.Configuration, error) {
 	cm := f.configMap(kueuePart)
 	if cm == nil {
@@ -183,8 +182,7 @@ func (f *Facts) settingsInForce() (kueues, managers *kueueconfig.Settings, err e
 	return kueues, managers, nil
 }
 
-// managerConfiguration is the manager's configuration with its defaults; these alone without
-// a ConfigMap, and where it cannot be read, with which the manager does not start.
+// managerConfiguration is the manager's with its defaults; these alone where there is none that can be read.
 func (f *Facts) managerConfiguration() *managerconfig.Configuration {
 	return cluster.WithDefaults(cluster.ManagerConfigurationIn(f.configMap(managerPart)))
 }

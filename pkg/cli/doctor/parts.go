@@ -179,8 +179,7 @@ func (f *Facts) apply(directory string, helmFlags ...string) string {
 // releases are Helm's, of which one may be what is to be brought up to date.
 const releases = "helm list --all-namespaces"
 
-// install is the command that puts back what is missing of a part; of kueue-trainer, its webhooks. Of a
-// part that is there and did not come of its manifests, but of a Helm release say, these would install a second one.
+// install is the command that puts back what is missing of a part, but no second one beside a Helm release.
 func (f *Facts) install(p *part) string {
 	if p == managerPart {
 		return f.apply("webhook")
@@ -226,8 +225,7 @@ func (f *Facts) webhooks() []webhook {
 	return all
 }
 
-// asMutating is a validating configuration with what doctor looks at in both kinds. Like mutating ones that are asked again,
-// its webhooks see what all others have made of an object.
+// asMutating is a validating configuration as a mutating one that is asked again: it sees what all others have made.
 func asMutating(c *admissionregistrationv1.ValidatingWebhookConfiguration) admissionregistrationv1.MutatingWebhookConfiguration {
 	same := admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: c.ObjectMeta}
 	for _, w := range c.Webhooks {

@@ -206,8 +206,7 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 	return errors.Join(o.tell(all), unread)
 }
 
-// tell prints one TrainJob that is named as an object, those of files as a list. It fails where what was asked for is not
-// to be seen; of a job that waits there are Kueue's words.
+// tell prints a TrainJob that is named as an object, those of files as a list. It fails where that is not to be seen.
 func (o *options) tell(all []Explanation) error {
 	if err := o.print(all); err != nil {
 		return err

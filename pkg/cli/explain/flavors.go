@@ -69,8 +69,7 @@ func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
 	return verdicts
 }
 
-// withoutFlavor returns a verdict for what no flavor of the ClusterQueue has, or for a PodSet that gets no flavor, and
-// so none with a topology, since it asks for nothing.
+// withoutFlavor is about what no flavor of the ClusterQueue has, and a PodSet that asks for nothing, so that it gets no flavor.
 func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceName]int64) []Verdict {
 	v := Verdict{PodSet: string(ps.Name), group: -1}
 	// One of a group has the topology of the group.

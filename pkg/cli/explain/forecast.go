@@ -238,8 +238,7 @@ func Starts(ctx context.Context, c client.Client, s *Snapshot, namespace string,
 	return newForesight(ctx, c, namespace, told, 1).starts(ctx, s.Facts...)
 }
 
-// StartOf returns when a TrainJob would start that has just been created, or is about to be; one that is in no queue, or cannot
-// be described, has that told as why it is unknown.
+// StartOf returns when a TrainJob would start that has just been created, or is about to be; or why that is unknown.
 func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told outlook.Told) (*outlook.Start, error) {
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
 	if err != nil {

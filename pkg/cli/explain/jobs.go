@@ -29,8 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// podsMade counts the pods that are there, without those that have failed, and those that there should be by now: what
-// Jobs that are not over want at a time, and those of Jobs that are due.
+// podsMade counts the pods that are there, but for failed ones, and those that Jobs want by now, those to come included.
 func (f *Facts) podsMade() (made, wanted int32) {
 	for i := range f.Jobs {
 		job := &f.Jobs[i]
@@ -58,8 +57,7 @@ func failedIndexes(job *batchv1.Job) int32 {
 	return int32(indexes.Size())
 }
 
-// jobsToCome reports whether JobSet has yet to make or to resume Jobs. It makes Service and volume claims before that, so
-// whatever refused them once has been overcome afterwards.
+// jobsToCome reports whether JobSet has yet to make or resume Jobs. It makes Service and volume claims before that.
 func (f *Facts) jobsToCome() bool {
 	due := func(rj *jobsetapi.ReplicatedJob) bool { return f.jobsDue(rj) > 0 }
 	suspended := func(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) && !podset.JobEnded(job) }
@@ -105,20 +103,13 @@ func (f *Facts) jobsOf(replicatedJob string) []batchv1.Job {
 // backoff is how long the Job controller may wait before it makes a pod in place of one that has failed.
 const backoff = 10 * time.Minute
 
-// podsDue returns from when on Jobs have pods: when the last Job before them has completed, when they make others in place
-// of those that have failed, or a time after that.
+// podsDue returns from when on Jobs have pods: they wait for Jobs before them, and before they replace failed pods.
 func (f *Facts) podsDue(since metav1.Time) metav1.Time {
 	due := []time.Time{since.Time}
 	for i := range f.Jobs {
-		if at := f.Jobs[i].Status.CompletionTime; at != nil {
-			due = append(due, at.Time)
-		}
+		due = append(due, ptr.Deref(f.Jobs[i].Status.CompletionTime, metav1.Time{}).Time)
 	}
-	for i := range f.Pods {
-		pod := &f.Pods[i]
-		if pod.Status.Phase != corev1.PodFailed {
-			continue
-		}
+	for _, pod := range picked(f.Pods, func(pod corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed }) {
 		due = append(due, pod.CreationTimestamp.Add(backoff))
 		for _, c := range pod.Status.Conditions {
 			due = append(due, c.LastTransitionTime.Add(backoff))
@@ -138,8 +129,7 @@ var refusedMaking = []refusal{
 
 type refusal struct{ event, reason, who, what string }
 
-// unmade tells who could not make what of the job, and why; nil where nobody has said so in the present attempt to start.
-// Kinds are those that are missing, by their words in refusedMaking.
+// unmade tells who could not make what of some kinds, and why; nil where nobody said so in the present attempt to start.
 func (f *Facts) unmade(kinds ...string) *State {
 	of := func(e *corev1.Event) int {
 		return slices.IndexFunc(refusedMaking, func(r refusal) bool { return r.event == e.Reason && slices.Contains(kinds, r.what) })

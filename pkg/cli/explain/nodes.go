@@ -174,8 +174,7 @@ func matches(pod *corev1.PodSpec, node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// selection names what of a PodSet's node selection is to blame, and who set it: the keys of the node
-// selector that do not match or, where it is none of them alone, all there is.
+// selection names what of a PodSet's node selection is to blame, and who set it: keys that do not match, or else all of it.
 func (a *assigner) selection(ps *kueue.PodSet, match func(key, value string) bool) string {
 	selector, affinity := ps.Template.Spec.NodeSelector, ps.Template.Spec.Affinity
 	var parts []string

@@ -178,9 +178,7 @@ func makingSince(pod *corev1.Pod) time.Time {
 		}
 	}
 	for _, status := range pod.Status.InitContainerStatuses {
-		if ended := status.State.Terminated; ended != nil {
-			finished = append(finished, ended.FinishedAt.Time)
-		}
+		finished = append(finished, ptr.Deref(status.State.Terminated, corev1.ContainerStateTerminated{}).FinishedAt.Time)
 	}
 	return slices.MaxFunc(finished, time.Time.Compare)
 }

@@ -45,8 +45,7 @@ const (
 	Visibility Source = "visibility API" // Kueue's own answer
 )
 
-// Place returns the job's place among those that wait in its ClusterQueue, by Kueue's own answer where there is one; nil for
-// a job that does not wait there, and where that cannot be seen.
+// Place returns the job's place in its ClusterQueue, Kueue's own answer first; nil where it does not wait, or that cannot be seen.
 func (f *Facts) Place() *Position {
 	if f.Visible != nil || f.Workload == nil || !f.Cluster.seesLines() {
 		return f.Visible
@@ -69,8 +68,7 @@ func (f *Facts) Place() *Position {
 
 func (c *Cluster) seesLines() bool { return c.Saw(inventory.Workloads) && c.Saw(inventory.LocalQueues) }
 
-// placeOf returns how many are before a Workload that waits. What Kueue does not look at, as in a stopped LocalQueue, has no
-// place and is before nobody. Fair sharing between LocalQueues is not counted.
+// placeOf returns how many are before a Workload that waits. What Kueue does not look at has no place, and is before nobody.
 func (c *Cluster) placeOf(wl *kueue.Workload, now time.Time) (n int, waits bool) {
 	if c.places == nil {
 		c.lines, c.places = map[kueue.ClusterQueueReference][]*kueue.Workload{}, map[types.UID]int{}
@@ -122,8 +120,7 @@ func (f *Facts) waitsForQuota() bool {
 	return f.Workload != nil && !kueuelib.IsFinished(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
 }
 
-// Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
-// first of every ClusterQueue, without fair sharing at those that borrow last.
+// Turns returns those of all that wait, by the UIDs of their Workloads: in each cycle the first of every ClusterQueue has one.
 func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]scheduler.Turn, error) {
 	if len(s.Facts) == 0 {
 		return nil, nil
@@ -169,8 +166,7 @@ func positionText(position *Position) string {
 
 var errNoClass = errors.New("its priority class does not exist")
 
-// classMissing tells of a WorkloadPriorityClass that the job names and that is not there; nil where the
-// user may not know. One that the Workload has already is not looked for again, as Kueue has it.
+// classMissing tells of a WorkloadPriorityClass that is not there, and that the Workload does not have already; nil for none.
 func (f *Facts) classMissing() *State {
 	name := f.Job.Labels[kueueconstants.WorkloadPriorityClassLabel]
 	charged := f.Workload != nil && kueuelib.HasWorkloadPriorityClass(f.Workload) && f.Workload.Spec.PriorityClassRef.Name == name

@@ -60,8 +60,7 @@ func (f *Facts) render(ctx context.Context, renderer *trainjob.Renderer, runtime
 	return err
 }
 
-// readFiles takes the TrainJobs out of documents. Those without a namespace are in the one given; unread is of documents that
-// cannot be read.
+// readFiles takes the TrainJobs out of documents, those without a namespace in one; unread is of what cannot be read.
 func readFiles(documents []manifest.File, namespace string) (jobs []trainjob.TrainJob, unread, err error) {
 	for i := range documents {
 		unread = errors.Join(unread, documents[i].Err())

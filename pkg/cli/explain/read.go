@@ -161,8 +161,7 @@ func list[T any, P inventory.Object[T]](ctx context.Context, r *reading, kind st
 	*into = append(*into, found...)
 }
 
-// queues adds the Workloads and LocalQueues of the namespace for who may not list all. LocalQueues of others
-// decide nothing; their Workloads do, so that these stay unseen in the inventory.
+// queues adds the Workloads and LocalQueues of the namespace for who may not list all; of others the Workloads stay unseen.
 func (r *reading) queues(ctx context.Context) {
 	r.Workloads = r.inventory.Workloads
 	if !r.inventory.Saw(inventory.Workloads) {

@@ -153,8 +153,7 @@ func (f *Facts) kueueSays(hidden, what string) *State {
 	return &State{Reason: Unseen, Hidden: hidden, Message: says, Remedy: "ask an admin to run this command: you may not see " + what}
 }
 
-// refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in its own
-// words. For who may not see what a decision goes by, there is none.
+// refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in Kueue's words.
 func (f *Facts) refused(d *scheduler.Decision) *State {
 	if d != nil && d.Outcome == scheduler.Blocks {
 		return f.behind(d)
@@ -187,8 +186,7 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 	return s
 }
 
-// countsOtherwise reports whether Kueue does not count something for which its ClusterQueue has no quota, by a configuration that
-// is not seen: it has looked, and complains of something else.
+// countsOtherwise reports whether Kueue, by settings that are not seen, does not count what has no quota: it says something else.
 func (f *Facts) countsOtherwise() bool {
 	if f.KueueUnseen == "" || f.Workload == nil {
 		return false

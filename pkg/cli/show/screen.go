@@ -17,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Screen is a terminal that only shows what is written to it: messages of pods, events and conditions, which are other
-// people's, can neither move the cursor nor hide a line.
+// Screen is a terminal that only shows what is written: messages of others can neither move the cursor nor hide a line.
 type Screen struct{ file *os.File }
 
 // OnScreen returns a Screen where out is a terminal, and out as it is elsewhere.

@@ -110,8 +110,7 @@ const (
 	patience = 3 * time.Second
 )
 
-// awaitNew waits a moment for a LocalQueue that was just made to become active, as one that was applied with its ClusterQueue
-// does. What it reads last is what is looked at.
+// awaitNew waits a moment for a LocalQueue that was just made, as with its ClusterQueue, to become active.
 func (p *preflight) awaitNew(ctx context.Context, queue *kueue.LocalQueue) {
 	if time.Since(queue.CreationTimestamp.Time) > newQueue {
 		return

@@ -85,8 +85,7 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	return podset.InRuntime(o.job, detail)
 }
 
-// withKey is the path of a refusal. Of a pod template's labels and annotations Kubernetes names neither the metadata that
-// they stand in nor the key, and several may have set some.
+// withKey is the path of a refusal with the key of a pod template's label or annotation, which Kubernetes does not name.
 func (o *origins) withKey(r verdict.Refusal) string {
 	at := slices.IndexFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == r.ReplicatedJob })
 	if at < 0 {

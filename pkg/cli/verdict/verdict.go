@@ -55,8 +55,7 @@ func Of(ctx context.Context, js *jobsetapi.JobSet) []Refusal {
 	return refusals
 }
 
-// ofJob asks the API server's own code about the first Job of a replicated job and, if that
-// is taken, about its first pod: of a Job's template less is checked than of a pod.
+// ofJob asks the API server's own code about the first Job of a replicated job, and about its first pod if that is taken.
 func ofJob(ctx context.Context, js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) []Refusal {
 	child := childJob(js, rj)
 	batchdefaults.SetObjectDefaults_Job(child)
