@@ -111,22 +111,14 @@ func report(out io.Writer, format string, r Report) error {
 }
 
 // Severity is how bad a finding is.
-type Severity int
+type Severity string
 
 // The severities.
 const (
-	Info    Severity = iota + 1 // worth to know; nothing has to be done
-	Warning                     // for what works now, or for most, and may not later or for others
-	Error                       // for what keeps TrainJobs from running, or lets them run beside the quotas
+	Error   Severity = "error"   // for what keeps TrainJobs from running, or lets them run beside the quotas
+	Warning Severity = "warning" // for what works now, or for most, and may not later or for others
+	Info    Severity = "info"    // worth to know; nothing has to be done
 )
-
-// String names the severity.
-func (s Severity) String() string {
-	return [...]string{Info: "info", Warning: "warning", Error: "error"}[s]
-}
-
-// MarshalText writes the name.
-func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Finding is something that a check saw.
 type Finding struct {
@@ -141,8 +133,9 @@ type Finding struct {
 
 // sortFindings puts the worst first.
 func sortFindings(findings []Finding) {
+	worst := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(slices.Index(worst, a.Severity), slices.Index(worst, b.Severity)), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Object, b.Object))
 	})
 }
 
@@ -187,7 +180,7 @@ func (r Report) summary() string {
 func printText(out io.Writer, paint show.Paint, r Report, wide bool) error {
 	var text strings.Builder
 	for _, f := range r.Findings {
-		if f.Severity > Info || wide {
+		if f.Severity != Info || wide {
 			writeFinding(&text, paint, f)
 		}
 	}

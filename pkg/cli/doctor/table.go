@@ -127,7 +127,7 @@ func newReport(f *Facts) Report {
 		at := len(r.Findings)
 		c.wrong(f, func(h hit) { r.Findings = append(r.Findings, relocated(h.finding(rows), names)) })
 		// What is wrong, and what is not known, is not in order.
-		if !slices.ContainsFunc(r.Findings[at:], func(f Finding) bool { return f.Severity > Info || f.Reason == notCheckedReason }) {
+		if !slices.ContainsFunc(r.Findings[at:], func(f Finding) bool { return f.Severity != Info || f.Reason == notCheckedReason }) {
 			r.Passed = append(r.Passed, c.inOrder)
 		}
 	}
