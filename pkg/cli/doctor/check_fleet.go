@@ -130,8 +130,7 @@ func (w *Worker) about(what string, values ...any) hit {
 
 // lostWorkers finds workers that Kueue does not reach.
 func lostWorkers(f *Facts, found func(hit)) {
-	for i := range f.MultiKueueClusters {
-		mkc := &f.MultiKueueClusters[i]
+	for _, mkc := range f.MultiKueueClusters {
 		if apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive) {
 			continue
 		}
@@ -263,8 +262,7 @@ const (
 
 // endingAccess finds workers that Kueue reaches not much longer, or no more.
 func endingAccess(f *Facts, found func(hit)) {
-	for i := range f.Workers {
-		w := &f.Workers[i]
+	for _, w := range f.Workers {
 		switch a := w.Access; {
 		case a == nil:
 		case a.Credential == "":

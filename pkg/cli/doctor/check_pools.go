@@ -68,13 +68,12 @@ var poolChecks = []check{{
 
 // flavorsWithoutNodes finds flavors with quota whose labels no node has.
 func flavorsWithoutNodes(f *Facts, found func(hit)) {
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
-		if len(onNodes(f.grantsOf(flavor.Name))) == 0 || len(f.NodesOf(flavor)) > 0 {
+	for _, flavor := range f.Flavors {
+		if len(onNodes(f.grantsOf(flavor.Name))) == 0 || len(f.NodesOf(&flavor)) > 0 {
 			continue
 		}
 		h := about("ResourceFlavor", "", flavor.Name, "labels", labels.Set(flavor.Spec.NodeLabels))
-		if meant := f.meant(flavor); meant != nil {
+		if meant := f.meant(&flavor); meant != nil {
 			h.Advice = "The nodes of one pool are in no flavor, and differ from it in one value. If these are meant:"
 			h.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", meant)}
 		}
@@ -117,9 +116,8 @@ func nodesWithoutFlavor(f *Facts, found func(hit)) {
 	kueues, _ := f.kueueSettings() // Another check tells of the error.
 	counts := ptr.Deref(kueues, configapi.Configuration{}).Resources
 	groups := map[string][]string{}
-	for i := range f.Nodes {
-		node := &f.Nodes[i]
-		if names := gpu.Allocatable(node); len(names) > 0 && !f.reached(node, kueuelib.CountedOf(asking(names), counts)) {
+	for _, node := range f.Nodes {
+		if names := gpu.Allocatable(&node); len(names) > 0 && !f.reached(&node, kueuelib.CountedOf(asking(names), counts)) {
 			group := cmp.Or(node.Labels[gpu.ProductLabel], string(names[0]))
 			groups[group] = append(groups[group], node.Name)
 		}
@@ -151,17 +149,16 @@ func few(names []string) string { return show.Few(names, 4) }
 
 // taints finds taints on a flavor's GPU nodes that Kueue does not know of, and nothing tolerates: neither it nor kueue-trainer.
 func taints(f *Facts, found func(hit)) {
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
+	for _, flavor := range f.Flavors {
 		if len(f.grantsOf(flavor.Name)) == 0 {
 			continue
 		}
 		nodes, all := map[corev1.Taint][]string{}, 0
-		for _, node := range f.NodesOf(flavor) {
+		for _, node := range f.NodesOf(&flavor) {
 			if len(gpu.Allocatable(node)) > 0 {
 				all++
 			}
-			for _, taint := range f.untolerated(flavor, node) {
+			for _, taint := range f.untolerated(&flavor, node) {
 				nodes[taint] = append(nodes[taint], node.Name)
 			}
 		}
@@ -173,7 +170,7 @@ func taints(f *Facts, found func(hit)) {
 			if len(nodes[taint]) == all {
 				tolerations = with
 			}
-			found(taintHit(flavor, taint, nodes[taint], all, with))
+			found(taintHit(&flavor, taint, nodes[taint], all, with))
 		}
 	}
 }

@@ -30,11 +30,10 @@ type grant struct {
 // grants returns the quotas of ClusterQueues and Cohorts for what runs in this cluster.
 func (f *Facts) grants() []grant {
 	var all []grant
-	for i := range f.ClusterQueues {
-		cq := &f.ClusterQueues[i]
+	for _, cq := range f.ClusterQueues {
 		for g := range inventory.Grants(cq.Spec.ResourceGroups) {
-			if !f.LeadsAway(cq, g.Flavor) {
-				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total, f.MakesNodes(cq, g.Flavor)})
+			if !f.LeadsAway(&cq, g.Flavor) {
+				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total, f.MakesNodes(&cq, g.Flavor)})
 			}
 		}
 	}
@@ -91,14 +90,13 @@ func quotasAboveNodes(f *Facts, found func(hit)) {
 // sharing groups the flavors with quota for a resource that share nodes, or each share some with a third.
 func (f *Facts) sharing(name corev1.ResourceName) [][]*kueue.ResourceFlavor {
 	var groups [][]*kueue.ResourceFlavor
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
-		if len(f.grantsFor(name, flavor)) == 0 {
+	for _, flavor := range f.Flavors {
+		if len(f.grantsFor(name, &flavor)) == 0 {
 			continue
 		}
-		joined := []*kueue.ResourceFlavor{flavor}
+		joined := []*kueue.ResourceFlavor{&flavor}
 		groups = slices.DeleteFunc(groups, func(group []*kueue.ResourceFlavor) bool {
-			shares := slices.ContainsFunc(group, func(other *kueue.ResourceFlavor) bool { return f.Share(other, flavor) })
+			shares := slices.ContainsFunc(group, func(other *kueue.ResourceFlavor) bool { return f.Share(other, &flavor) })
 			if shares {
 				joined = slices.Concat(group, joined)
 			}

@@ -81,9 +81,8 @@ var trainJobChecks = []check{{
 				ofTrainJobs.Insert(f.JobSets[i].UID)
 			}
 		}
-		for i := range f.Workloads {
-			wl := &f.Workloads[i]
-			if owner := controllerOf(wl); ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(wl) {
+		for _, wl := range f.Workloads {
+			if owner := controllerOf(&wl); ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(&wl) {
 				found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
 			}
 		}
@@ -142,17 +141,16 @@ func orphans(f *Facts, found func(hit)) {
 	for i := range f.TrainJobs {
 		there.Insert(f.TrainJobs[i].UID)
 	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		problem := orphaned(wl, there)
-		if problem == "" || f.settling(wl) || wl.DeletionTimestamp.IsZero() && kueuelib.IsFinished(wl) {
+	for _, wl := range f.Workloads {
+		problem := orphaned(&wl, there)
+		if problem == "" || f.settling(&wl) || wl.DeletionTimestamp.IsZero() && kueuelib.IsFinished(&wl) {
 			continue
 		}
-		h := abandoned(wl, "problem", problem)
-		if kueuelib.HasQuotaReservation(wl) {
+		h := abandoned(&wl, "problem", problem)
+		if kueuelib.HasQuotaReservation(&wl) {
 			h.Severity, h.Effect = Error, "It holds quota that no pod uses, for ever."
 		}
-		if heldForPods(wl) {
+		if heldForPods(&wl) {
 			h.Effect = keepsFromAdmission
 		}
 		found(h)
@@ -181,16 +179,15 @@ func keptQuota(f *Facts, found func(hit)) {
 	if problem, _ := f.notRunning(); f.managerInstalled() && problem == "" {
 		return
 	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		h := abandoned(wl, "trainjob", wl.Labels[placeholder.Label])
-		switch owner := controllerOf(wl); {
-		case f.settling(wl):
+	for _, wl := range f.Workloads {
+		h := abandoned(&wl, "trainjob", wl.Labels[placeholder.Label])
+		switch owner := controllerOf(&wl); {
+		case f.settling(&wl):
 			continue
-		case heldForPods(wl) && owner.Name != "":
+		case heldForPods(&wl) && owner.Name != "":
 			h.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
 			h.Effect = keepsFromAdmission
-		case len(placeholder.Runs(wl)) > 0 && len(placeholder.PodsOf(wl, f.running(wl))) == 0:
+		case len(placeholder.Runs(&wl)) > 0 && len(placeholder.PodsOf(&wl, f.running(&wl))) == 0:
 		default:
 			continue
 		}

@@ -196,8 +196,7 @@ func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 
 // askedAfter names the first mutating webhook configuration that is asked about TrainJobs after w; empty: there is none.
 func (f *Facts) askedAfter(w webhook) string {
-	for i := range f.Mutating {
-		configuration := &f.Mutating[i]
+	for _, configuration := range f.Mutating {
 		if configuration.Name > w.configuration.Name && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
 			return asked(o.Rules, admission.Create) || asked(o.Rules, admission.Update)
 		}) {

@@ -121,11 +121,10 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	if uid := there.uidOf(metav1.NamespaceSystem); uid != "" && uid == f.uidOf(metav1.NamespaceSystem) {
 		return fmt.Errorf("%s is the manager cluster itself: give the right context with --worker-context %s=CONTEXT", at, at.Cluster)
 	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		owner := controllerOf(wl)
+	for _, wl := range f.Workloads {
+		owner := controllerOf(&wl)
 		job, copied := inventory.Find(f.TrainJobs, wl.Namespace, owner.Name), inventory.Find(there.TrainJobs, wl.Namespace, owner.Name)
-		if cluster.Assigned(wl) != at.Cluster || job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
+		if cluster.Assigned(&wl) != at.Cluster || job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
 			continue
 		}
 		if err := at.Check(copied, wl.Name); err != nil {

@@ -31,12 +31,11 @@ import (
 
 // podsMade counts the pods that are there, but for failed ones, and those that Jobs want by now, those to come included.
 func (f *Facts) podsMade() (made, wanted int32) {
-	for i := range f.Jobs {
-		job := &f.Jobs[i]
-		if podset.JobEnded(job) {
+	for _, job := range f.Jobs {
+		if podset.JobEnded(&job) {
 			continue
 		}
-		wanted += max(0, podset.PodsOfJob(&job.Spec)-failedIndexes(job))
+		wanted += max(0, podset.PodsOfJob(&job.Spec)-failedIndexes(&job))
 		made += int32(len(picked(f.Pods, func(pod corev1.Pod) bool {
 			return pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Status.Phase != corev1.PodFailed
 		})))
@@ -44,9 +43,8 @@ func (f *Facts) podsMade() (made, wanted int32) {
 	if f.JobSet == nil {
 		return made, wanted
 	}
-	for i := range f.JobSet.Spec.ReplicatedJobs {
-		rj := &f.JobSet.Spec.ReplicatedJobs[i]
-		wanted += f.jobsDue(rj) * podset.PodsPerReplica(rj)
+	for _, rj := range f.JobSet.Spec.ReplicatedJobs {
+		wanted += f.jobsDue(&rj) * podset.PodsPerReplica(&rj)
 	}
 	return made, wanted
 }

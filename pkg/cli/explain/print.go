@@ -35,8 +35,7 @@ func (p *printer) show(table *show.Table) { p.err = cmp.Or(p.err, table.Print(p.
 func (p *printer) table(all []Explanation) error {
 	table := show.NewTable("NAMESPACE", "NAME", "REASON", "WHY", "WHAT HELPS")
 	var unseen []string
-	for i := range all {
-		e := &all[i]
+	for _, e := range all {
 		table.Row(e.Namespace, e.Name, e.State.Paint(p.paint)(e.State.Reason), e.State.Message, e.State.Remedy)
 		unseen = append(unseen, e.Unseen...)
 	}
