@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package submit is the command that makes a TrainJob of flags, creates it, and watches it until
-// it runs.
+// Package submit is the command that makes a TrainJob of flags, creates it, and watches it until it runs.
 package submit
 
 import (
@@ -60,10 +59,9 @@ const submitExample = `  # 2 nodes with 8 GPUs each, from the queue of the team,
 
 type command struct {
 	request
-	dryRun string
-	watch  bool
-	// forecast has it said when the TrainJob starts, by what running tells, too.
-	forecast bool
+	dryRun   string
+	watch    bool
+	forecast bool // has it said when the TrainJob starts, by what running tells, too
 	running  outlook.Flags
 
 	printing *genericclioptions.PrintFlags
@@ -121,8 +119,7 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// notNothing refuses flags that are there and say nothing: a zero, or a variable of a script
-// that is not set, would be dropped without a word.
+// notNothing refuses flags that say nothing: a zero, or an unset variable of a script, would be dropped without a word.
 func notNothing(flags *pflag.FlagSet) error {
 	const leaveOut = "leave the flag out for what the runtime has"
 	var errs []error
@@ -266,8 +263,7 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	return manifest(job, generation, spec, before.notes)
 }
 
-// foresee says when the TrainJob starts, where that is asked for. The TrainJob is there already: what
-// stands against a forecast is no error.
+// foresee says when the TrainJob starts, where that is asked for. It is there already, so that failing is no error.
 func (c *command) foresee(ctx context.Context, api client.Client, u *unstructured.Unstructured) {
 	if !c.forecast {
 		return
