@@ -4,9 +4,14 @@ package kit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -15,6 +20,30 @@ import (
 // Forbidden is what the API server answers to whom RBAC gives no right.
 func Forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
+}
+
+// Unreadable starts an API server for a client over HTTP, and returns where. To everything but its answers, by path, it says
+// that the user has no right to it.
+func Unreadable(t testing.TB, answers map[string]any) string {
+	t.Helper()
+	for _, served := range []struct{ version, resource, kind string }{
+		{"apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"},
+		{"trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime"},
+	} {
+		answers["/apis/"+served.version] = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: served.version,
+			APIResources: []metav1.APIResource{{Name: served.resource, Kind: served.kind, Verbs: metav1.Verbs{"get"}}}}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, found := answers[r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		if !found {
+			w.WriteHeader(http.StatusForbidden)
+			answer = apierrors.NewForbidden(schema.GroupResource{Resource: r.URL.Path}, "", nil).Status()
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // Refusing has an API server refuse what is got or listed, where refuse says an error. A list has
