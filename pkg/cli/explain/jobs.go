@@ -202,6 +202,10 @@ func (f *Facts) unschedulable(pod *corev1.Pod, message string) (reason, remedy s
 			return corev1.PodReasonUnschedulable, remedy
 		}
 	}
+	// Several of what the scheduler says may be about nodes of other flavors.
+	if unseen := picked([]string{inventory.Flavors, inventory.Nodes}, func(kind string) bool { return !f.Cluster.Saw(kind) }); len(unseen) > 0 {
+		return corev1.PodReasonUnschedulable, fmt.Sprintf("ask an admin which of this it is, or for ClusterRole kueue-trainer-queues-viewer: you may not see %s", strings.Join(unseen, " and "))
+	}
 	return corev1.PodReasonUnschedulable, "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
 }
 

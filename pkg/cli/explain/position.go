@@ -30,10 +30,10 @@ import (
 
 // Position is a Workload's place among those that wait in the same ClusterQueue.
 type Position struct {
-	Place   int      `json:"place"`           // counts from 1
-	Pending int      `json:"pending"`         // how many wait
-	Ahead   []string `json:"ahead,omitempty"` // who waits in front, "namespace/name" of the jobs, the next one first
-	Source  Source   `json:"source"`          // where that comes from: Computed or Visibility
+	Place   int      `json:"place"`             // counts from 1
+	Pending int      `json:"pending,omitempty"` // how many wait; 0 where the ClusterQueue, which tells, may not be read
+	Ahead   []string `json:"ahead,omitempty"`   // who waits in front, "namespace/name" of the jobs, the next one first
+	Source  Source   `json:"source"`            // where that comes from: Computed or Visibility
 }
 
 // Source is where a position comes from.
@@ -150,11 +150,16 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, cmp.Or(suffix, "th"))
 }
 
-func positionText(position *Position) string {
-	text := ordinal(position.Place)
-	if position.Pending > 0 {
-		text += fmt.Sprintf(" of %d pending", position.Pending)
+// text is the place, of all that wait as far as their number is known.
+func (p *Position) text() string {
+	if p.Pending == 0 {
+		return ordinal(p.Place) + " in its ClusterQueue"
 	}
+	return fmt.Sprintf("%s of %d pending", ordinal(p.Place), p.Pending)
+}
+
+func positionText(position *Position) string {
+	text := position.text()
 	if ahead := position.Ahead; len(ahead) > 0 {
 		text += ", behind " + show.Few(ahead, 3)
 	}

@@ -225,7 +225,16 @@ func (p *printer) remedies(e *Explanation) {
 	}
 }
 
-func (p *printer) unseen(kinds []string) {
+func (p *printer) unseen(all []string) {
+	var kinds []string
+	for _, what := range all {
+		if strings.HasPrefix(what, noConfiguration) {
+			p.say("\n%s %s, so this is not the whole story; an admin can name it in kueueConfigMap of kueue-trainer's configuration.\n",
+				p.paint.Bold("Not seen:"), what)
+		} else {
+			kinds = append(kinds, what)
+		}
+	}
 	if len(kinds) > 0 {
 		p.say("\n%s you may not list %s, so this is not the whole story; an admin sees more.\n",
 			p.paint.Bold("Not seen:"), strings.Join(kinds, ", "))

@@ -132,6 +132,9 @@ func (r *reading) around(ctx context.Context) {
 	}
 }
 
+// noConfiguration begins what is not known, and is no kind that the user may not list.
+const noConfiguration = "the configuration of Kueue: "
+
 func (r *reading) kueue(ctx context.Context) {
 	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	var err error
@@ -140,7 +143,7 @@ func (r *reading) kueue(ctx context.Context) {
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
+	r.KueueUnseen = fmt.Sprintf(noConfiguration+"namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace
 	}

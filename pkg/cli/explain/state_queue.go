@@ -117,7 +117,7 @@ func waiting(f *Facts) *State {
 	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
 	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
 	if p := f.Place(); p != nil {
-		s.Message += fmt.Sprintf(", %s of %d pending", ordinal(p.Place), p.Pending)
+		s.Message += ", " + p.text()
 	}
 	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
 		s.Message += "; it " + eviction(f, evicted) + " " + show.Age(f.Now, evicted.LastTransitionTime.Time) + " ago"

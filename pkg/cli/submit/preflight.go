@@ -40,7 +40,7 @@ type preflight struct {
 func (p *preflight) generation(ctx context.Context) (trainjob.TrainerVersion, error) {
 	generation, err := cluster.Generation(ctx, p.client)
 	if apierrors.IsForbidden(err) {
-		fmt.Fprintln(p.notes, "note: you may not read CRDs, so the newest Trainer is assumed")
+		fmt.Fprintf(p.notes, "note: you may not get CRD %s, so the newest Trainer is assumed: ask an admin for ClusterRole kueue-trainer-queues-viewer\n", trainjob.CRDName)
 		return trainjob.Trainer23, nil
 	}
 	return generation, err

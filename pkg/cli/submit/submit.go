@@ -206,6 +206,7 @@ func outside(u *unstructured.Unstructured) bool {
 
 // printUnasked prints the TrainJob as far as it can be checked without a cluster.
 func (c *command) printUnasked() error {
+	c.topologyOfNode("no cluster is asked for the runtime: use --dry-run=server")
 	job, err := c.trainJob(false, nil)
 	if err != nil {
 		return err
@@ -239,6 +240,16 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	}
 }
 
+// roles have the right to read runtimes of a kind.
+var roles = map[string]string{trainer.ClusterTrainingRuntimeKind: "kueue-trainer-queues-viewer", trainer.TrainingRuntimeKind: "kueue-trainer-user in the namespace"}
+
+// topologyOfNode warns of what --topology leaves out for a runtime that is not seen.
+func (c *command) topologyOfNode(unseen string) {
+	if c.topology != "" {
+		fmt.Fprintf(c.streams.ErrOut, "warning: --topology is set for replicated job node alone; a launcher that trains beside it, as a runtime of MPI may have, is left out, because %s\n", unseen)
+	}
+}
+
 // prepare makes the TrainJob for the cluster.
 func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured.Unstructured, error) {
 	generation, err := before.generation(ctx)
@@ -252,6 +263,9 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	spec, builtin, err := before.runtime(ctx, ref, c.namespace)
 	if err != nil {
 		return nil, err
+	}
+	if spec == nil {
+		c.topologyOfNode(fmt.Sprintf("you may not get %s %s: ask an admin for ClusterRole %s", *ref.Kind, ref.Name, roles[*ref.Kind]))
 	}
 	if err := before.queue(ctx, &c.request); err != nil {
 		return nil, err

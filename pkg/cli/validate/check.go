@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -149,7 +150,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, procs *in
 	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, ofKueue), verdict.Warnings
 	switch {
 	case missing == nil:
-	case missing.Type == field.ErrorTypeNotSupported || c.files.cluster != nil:
+	case missing.Type == field.ErrorTypeNotSupported || missing.Type == field.ErrorTypeInvalid && c.files.cluster != nil:
 		return append(errs, missing), doubts, nil
 	default:
 		return errs, append(doubts, missing), nil
@@ -161,7 +162,8 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, procs *in
 	return append(errs, moreErrs...), append(doubts, moreDoubts...), nil
 }
 
-// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a group or kind that cannot be there.
+// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a group or kind that cannot be there, or,
+// as Forbidden, that the user may not read it.
 func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer.TrainingRuntimeSpec, *field.Error, error) {
 	// Of a TrainJob that was stored before there may be a snapshot, which does not count for a new one.
 	job = c.named(job)
@@ -177,6 +179,10 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
 		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
 		return nil, field.NotSupported(runtimeRefPath.Child("kind"), ptr.Deref(ref.Kind, ""), kinds), nil
+	case apierrors.IsForbidden(err):
+		what := fmt.Sprintf("you may not get %s %s of the cluster, so what depends on it is not checked: name a file that has it with --runtimes",
+			ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), ref.Name)
+		return nil, field.Forbidden(runtimeRefPath.Child("name"), what), nil
 	case !errors.Is(err, trainjob.ErrRuntimeNotFound):
 		return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
 	}

@@ -15,6 +15,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/webhooks"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -158,7 +159,11 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 		}
 		asked = c
 		if o.trainer == "" {
-			if generation, err = cluster.Generation(ctx, c); err != nil {
+			generation, err = cluster.Generation(ctx, c)
+			switch {
+			case apierrors.IsForbidden(err):
+				return nil, exit.With(exit.Unseen, fmt.Errorf("you may not get CRD %s, which tells the cluster's release: name it with --trainer, or ask an admin for ClusterRole kueue-trainer-queues-viewer", trainjob.CRDName))
+			case err != nil:
 				return nil, err
 			}
 		}

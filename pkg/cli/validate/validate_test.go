@@ -269,6 +269,34 @@ func TestCommand(t *testing.T) {
 	})
 }
 
+// TestFromAClusterThatTellsNothing has what no right is needed for told all the same.
+func TestFromAClusterThatTellsNothing(t *testing.T) {
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	flags.APIServer = new(kit.Unreadable(t, map[string]any{}))
+	type row struct {
+		args  []string
+		stdin string
+		want  string
+		says  string
+		code  int
+	}
+	const unseen = `-:9: warning: spec.runtimeRef.name: Forbidden: you may not get ClusterTrainingRuntime torch of the cluster, so what depends on it is not checked: name a file that has it with --runtimes` + "\n"
+	expect.Rows(t, map[string]row{
+		"nor its release": {says: "you may not get CRD trainjobs.trainer.kubeflow.org, which tells the cluster's release: " +
+			"name it with --trainer, or ask an admin for ClusterRole kueue-trainer-queues-viewer", code: exit.Unseen},
+		"of a runtime": {args: []string{"--trainer", "2.3"}, stdin: job(""), code: exit.Warnings,
+			want: unseen + "1 TrainJob for Trainer 2.3: 0 errors, 1 warning\n", says: "there are warnings"},
+		"of a runtime, and of what is wrong beside it": {args: []string{"--trainer", "2.3"}, stdin: job("") + "---\n" + job("  numNode: 1\n"), code: exit.Findings,
+			want: unseen + strings.Replace(unseen, ":9:", ":19:", 1) + "-:20: error: spec.numNode: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name\n" +
+				"2 TrainJobs for Trainer 2.3: 1 error, 2 warnings\n", says: "not every TrainJob is valid"},
+	}, func(t *testing.T, tc row) {
+		out, err := kit.Run(t, NewCommand, flags, tc.stdin, append([]string{"-f", "-", "--from-cluster"}, tc.args...)...)
+		expect.Says(t, err, tc.says)
+		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
+		expect.Same(t, "Unexpected output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
+	})
+}
+
 // codeOf is the exit code that goes with the sum at the end of a report.
 func codeOf(report string) int {
 	switch {
