@@ -4,6 +4,7 @@ package kit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -80,6 +82,30 @@ func Prometheus(t testing.TB, authorization string, results func(query string, r
 // Forbidden is what the API server answers to whom RBAC gives no right.
 func Forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
+}
+
+// Unreadable starts an API server for a client over HTTP, and returns where. To everything but its answers, by path, it says
+// that the user has no right to it.
+func Unreadable(t testing.TB, answers map[string]any) string {
+	t.Helper()
+	for _, served := range []struct{ version, resource, kind string }{
+		{"apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"},
+		{"trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime"},
+	} {
+		answers["/apis/"+served.version] = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: served.version,
+			APIResources: []metav1.APIResource{{Name: served.resource, Kind: served.kind, Verbs: metav1.Verbs{"get"}}}}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, found := answers[r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		if !found {
+			w.WriteHeader(http.StatusForbidden)
+			answer = apierrors.NewForbidden(schema.GroupResource{Resource: r.URL.Path}, "", nil).Status()
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // Refusing has an API server refuse a get or list where refuse says an error. A list has its namespace alone as key.

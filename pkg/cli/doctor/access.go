@@ -30,26 +30,18 @@ import (
 )
 
 const (
-	// secrets are those with which Kueue reaches its workers; no other is read.
-	secrets Kind = "secrets"
-	// accessReviews are questions to a worker what somebody may do there.
-	accessReviews Kind = "subjectaccessreviews.authorization.k8s.io"
+	secrets       Kind = "secrets"                                   // those with which Kueue reaches its workers; no other is read
+	accessReviews Kind = "subjectaccessreviews.authorization.k8s.io" // what somebody may do in a worker
 )
 
-// Access is how Kueue of a manager cluster gets into a worker, as far as its Secret tells. The
-// credential itself is not kept.
+// Access is how Kueue of a manager cluster gets into a worker, by its Secret, without the credential itself.
 type Access struct {
-	// Secret has the kubeconfig, Entry is its user there.
-	Secret, Entry string
-	// Credential says what it is, empty where doctor cannot tell. It ends at Until, unless that
-	// is zero.
-	Credential string
-	Until      time.Time
-	// User and Groups are who Kueue is in the worker; User is empty where doctor cannot tell.
-	User   string
-	Groups []string
-	// Unclear is why doctor cannot tell.
-	Unclear string
+	Secret, Entry string    // Secret has the kubeconfig, Entry is its user there
+	Credential    string    // what it is; empty where doctor cannot tell
+	Until         time.Time // when it ends; zero for never
+	User          string    // User and Groups are who Kueue is in the worker; User is empty where doctor cannot tell
+	Groups        []string
+	Unclear       string // why doctor cannot tell
 }
 
 // What a credential may be.
@@ -82,8 +74,7 @@ func (l *loader) access(ctx context.Context, at *kueue.KubeConfig) *Access {
 	return a
 }
 
-// read looks into a kubeconfig. No client is made of it: that would run commands and open files
-// that somebody in the cluster chose. Kueue refuses most of these, too.
+// read looks into a kubeconfig. A client of it would run commands and open files that somebody in the cluster chose.
 func (a *Access) read(kubeconfig []byte) error {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -149,13 +140,12 @@ func (a *Access) readCertificate(data []byte) error {
 	return nil
 }
 
-// lacks returns what Kueue needs in a worker and may not do there, everywhere or, as far as that
-// is enough, in each of the namespaces.
+// lacks returns what Kueue needs in a worker and may not do there, everywhere or, as far as that is enough, in each of the
+// namespaces.
 //
-// The worker is asked about the user, with the rights of whoever runs doctor. To ask with the
-// credential itself would send it to wherever a context leads, past proxies and gateways that take
-// only their own logins, and their "Unauthorized" would look like a bad token. That a token was
-// revoked does not show this way; Kueue says so itself when it connects.
+// The worker is asked about the user, with the rights of whoever runs doctor. To ask with the credential itself would send
+// it to wherever a context leads, past proxies and gateways that take only their own logins, and their "Unauthorized" would
+// look like a bad token. That a token was revoked does not show this way; Kueue says so itself when it connects.
 func (a *Access) lacks(ctx context.Context, c client.Writer, namespaces []string) ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
 	for _, rule := range neededInWorkers() {
@@ -170,8 +160,7 @@ func (a *Access) lacks(ctx context.Context, c client.Writer, namespaces []string
 	return rules, nil
 }
 
-// may asks first about all namespaces, which is what config/multikueue grants. Kueue lists and
-// watches all at once, and does the rest where there are jobs.
+// may asks first about all namespaces. Kueue lists and watches all at once, and does the rest where there are jobs.
 func (a *Access) may(ctx context.Context, c client.Writer, rule rbacv1.PolicyRule, namespaces []string) (bool, error) {
 	granted, err := a.mayIn(ctx, c, rule, metav1.NamespaceAll)
 	if granted || err != nil || rule.Verbs[0] == "list" || rule.Verbs[0] == "watch" {

@@ -153,8 +153,7 @@ func TestNeededInWorkers(t *testing.T) {
 func TestAccessLacks(t *testing.T) {
 	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
 	type row struct {
-		// denied are "VERB RESOURCE NAMESPACE".
-		denied     []string
+		denied     []string // "VERB RESOURCE NAMESPACE"
 		namespaces []string
 		says       string
 		want       string

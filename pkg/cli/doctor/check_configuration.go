@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
@@ -118,8 +117,7 @@ var configurationChecks = []check{{
 	effect:  "TrainJobs are treated otherwise than all other jobs.", commands: []string{"{fix}", managerPart.restart()},
 }}
 
-// listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active
-// in-tree shows in the other checks.
+// listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active in-tree shows in the other checks.
 func listed(f *Facts, found func(hit)) {
 	switch cfg, _ := f.kueueSettings(); {
 	case listsInTree(cfg) && listsExternal(cfg):
@@ -131,14 +129,11 @@ func listed(f *Facts, found func(hit)) {
 	}
 }
 
-// noise tells of the errors that Kueue logs while it looks after JobSets as well, and how to
-// be rid of most of them where no JobSet is queued by itself.
+// noise tells of the errors that Kueue logs while it looks after JobSets as well, and how to be rid of most of them.
 func (f *Facts) noise(cfg *configapi.Configuration) hit {
 	h := hit{}.as("KueueNoise", Info)
 	queued := slices.IndexFunc(f.JobSets, func(js jobsetapi.JobSet) bool {
-		owner := metav1.GetControllerOfNoCopy(&js)
-		ofTrainJob := owner != nil && owner.Kind == trainjob.GVK.Kind
-		return !ofTrainJob && (cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "")
+		return controllerOf(&js).Kind != trainjob.GVK.Kind && (cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "")
 	})
 	switch {
 	case f.Unread[jobSets] != nil:
@@ -151,8 +146,7 @@ func (f *Facts) noise(cfg *configapi.Configuration) hit {
 	return h
 }
 
-// notListed is the case of TrainJob in neither list: quiet and right, until something
-// gives a child JobSet a queue.
+// notListed is the case of TrainJob in neither list: quiet and right, until something gives a child JobSet a queue.
 func (f *Facts) notListed(cfg *configapi.Configuration) hit {
 	h := hit{}.as("TrainJobNotListed", Warning)
 	// By the name of the resource, say, as OpenShift's operator writes it.
@@ -211,8 +205,7 @@ func (f *Facts) differing(of func(kueues, here *kueueconfig.Settings) []kueuecon
 	found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(differ, ", "), "fix", fix))
 }
 
-// gateDifferences are those of gates whose value in Kueue is known: of one that nothing names, another release may have
-// another default.
+// gateDifferences are of gates whose value in Kueue is known: another release may have another default.
 func (f *Facts) gateDifferences(kueues, managers *kueueconfig.Settings) []kueueconfig.Difference {
 	differ := kueueconfig.GateDifferences(kueues, managers)
 	if minor := cluster.MinorOf(f.version(kueuePart)); minor == "" || minor == cluster.KueueMinor {
@@ -228,8 +221,7 @@ func (f *Facts) gateDifferences(kueues, managers *kueueconfig.Settings) []kueuec
 	})
 }
 
-// managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it
-// manages what names no queue in the manager's namespace too.
+// managedManager finds a Kueue that holds the manager's own pods and Jobs back, which name no queue.
 func managedManager(f *Facts, found func(hit)) {
 	cfg, _ := f.kueueSettings()
 	if !f.managesNamespace(cfg, f.at(managerPart).Namespace) {

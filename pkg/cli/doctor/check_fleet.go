@@ -10,6 +10,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -129,8 +130,7 @@ func (w *Worker) about(what string, values ...any) hit {
 
 // lostWorkers finds workers that Kueue does not reach.
 func lostWorkers(f *Facts, found func(hit)) {
-	for i := range f.MultiKueueClusters {
-		mkc := &f.MultiKueueClusters[i]
+	for _, mkc := range f.MultiKueueClusters {
 		if apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive) {
 			continue
 		}
@@ -147,8 +147,7 @@ func lostWorkers(f *Facts, found func(hit)) {
 	}
 }
 
-// olderTrainers finds workers whose Trainer does not know all that TrainJobs of the manager
-// cluster may have: the API server there leaves fields out that it does not know.
+// olderTrainers finds workers whose Trainer leaves fields out of TrainJobs that it does not know.
 func olderTrainers(f *Facts, found func(hit)) {
 	here := f.generation()
 	for _, w := range f.told(crds) {
@@ -169,8 +168,7 @@ func olderTrainers(f *Facts, found func(hit)) {
 	}
 }
 
-// lacked has look tell of what TrainJobs need in the workers to which they may go, and finds each thing once.
-// look returns false where nothing is wrong.
+// lacked has look tell what TrainJobs need in the workers to which they may go, and whether it is wrong; each thing once.
 func lacked(f *Facts, kinds []Kind, found func(hit), look func(*Worker, *trainjob.TrainJob) (hit, bool)) {
 	for _, w := range f.told(kinds...) {
 		seen := sets.New[string]()
@@ -249,18 +247,13 @@ func differingManagers(f *Facts, found func(hit)) {
 
 // haveRules is the command that gives the worker toleration rules, or has somebody give them.
 func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
-	name := managerPart.ConfigMap
-	if cm := w.configMap(managerPart); cm != nil {
-		name = cm.Name
-	}
+	name := cmp.Or(ptr.Deref(w.configMap(managerPart), corev1.ConfigMap{}).Name, managerPart.ConfigMap)
 	return cmp.Or(w.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context)),
 		w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, name)))
 }
 
 const (
-	// renewWithin is how long before its end a credential is to be renewed: time enough for
-	// whoever looks once a week.
-	renewWithin = 7 * 24 * time.Hour
+	renewWithin = 7 * 24 * time.Hour // before its end a credential is to be renewed, for whoever looks once a week
 
 	// workerRole and workerAccount are what config/multikueue installs.
 	workerRole    = "kueue-trainer-multikueue"
@@ -269,8 +262,7 @@ const (
 
 // endingAccess finds workers that Kueue reaches not much longer, or no more.
 func endingAccess(f *Facts, found func(hit)) {
-	for i := range f.Workers {
-		w := &f.Workers[i]
+	for _, w := range f.Workers {
 		switch a := w.Access; {
 		case a == nil:
 		case a.Credential == "":
@@ -301,9 +293,8 @@ func (w *Worker) ending(now time.Time) hit {
 	return h
 }
 
-// renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it
-// as it is: the manager cluster may reach the worker by another address than its admins. Where no
-// token is to be had, the old one stays.
+// renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it as it is: the manager
+// cluster may reach the worker by another address than its admins. Where no token is to be had, the old one stays.
 func (w *Worker) renew() []string {
 	a := w.Access
 	namespace, account, _ := serviceaccount.SplitUsername(a.User) // it is one: see readToken

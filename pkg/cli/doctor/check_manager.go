@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	// skew is how much the clocks of this machine and of the cluster may differ.
-	skew = 30 * time.Second
+	skew = 30 * time.Second // how much the clocks of this machine and of the cluster may differ
 
 	managerBinding = "kueue-trainer-manager-rolebinding"
 )
@@ -123,8 +122,7 @@ func permissions(f *Facts, found func(hit)) {
 	}
 }
 
-// grant are the commands that give the subjects a role. A binding that has them stays as it is: whom the
-// manager runs as may not be what config/rbac says.
+// grant are the commands that give the subjects a role. A binding stays as it is: the manager may run as somebody else.
 func (f *Facts) grant(subjects []rbacv1.Subject, role rbacv1.Role) []string {
 	if upgrade := f.upgrade(); upgrade != "" {
 		return []string{upgrade}
@@ -151,26 +149,20 @@ func subjectFlag(s rbacv1.Subject) string {
 	return fmt.Sprintf("--%s=%s", strings.ToLower(s.Kind), quotedIfNeeded(s.Name))
 }
 
-// managerSubjects are who the manager runs as: the ServiceAccount of its Deployment, or
-// whom its own binding names.
+// managerSubjects are who the manager runs as: the ServiceAccount of its Deployment, or whom its own binding names.
 func (f *Facts) managerSubjects() []rbacv1.Subject {
 	if d := f.deployment(managerPart); d != nil {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
 	}
-	if binding := inventory.Find(f.RoleBindings, "", managerBinding); binding != nil {
-		return binding.Subjects
-	}
-	return nil
+	return ptr.Deref(inventory.Find(f.RoleBindings, "", managerBinding), rbacv1.RoleBinding{}).Subjects
 }
 
 // granted returns the rules that the subjects have in a namespace; without one, everywhere.
 func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, ref := range f.boundTo(subjects, namespace) {
-		of := map[string]string{"Role": namespace}[ref.Kind]
-		if role := inventory.Find(f.Roles, of, ref.Name); role != nil {
-			rules = append(rules, role.Rules...)
-		}
+		role := inventory.Find(f.Roles, map[string]string{"Role": namespace}[ref.Kind], ref.Name)
+		rules = append(rules, ptr.Deref(role, rbacv1.Role{}).Rules...)
 	}
 	return rules
 }
@@ -190,8 +182,7 @@ func (f *Facts) boundTo(subjects []rbacv1.Subject, namespace string) []rbacv1.Ro
 // neededRoles reads what this version of the manager is installed with.
 func neededRoles() []rbacv1.Role { return rolesIn("config/rbac/role.yaml", rbac.Role) }
 
-// rolesIn reads the roles of a file. Kind tells a ClusterRole from a Role, which have the same
-// fields.
+// rolesIn reads the roles of a file. Kind tells a ClusterRole from a Role, which have the same fields.
 func rolesIn(file string, content []byte) []rbacv1.Role {
 	var roles []rbacv1.Role
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content))

@@ -75,8 +75,7 @@ var partChecks = []check{{
 // trainerRelease is that of the controller; its ConfigMaps tell nothing of it.
 func (f *Facts) trainerRelease() string { return cluster.Release(f.deployment(trainerPart), nil) }
 
-// trainerBefore reports whether Trainer's controller is of a release before a generation. An image of one's own may
-// have other numbers, and tells nothing.
+// trainerBefore reports whether Trainer's controller is older than a generation. An image of one's own tells nothing.
 func (f *Facts) trainerBefore(generation trainjob.TrainerVersion) bool {
 	release, err := version.ParseGeneric(f.trainerRelease())
 	return err == nil && generation != 0 && release.Major() == 2 && release.LessThan(version.MustParseGeneric(generation.String()))

@@ -68,13 +68,12 @@ var poolChecks = []check{{
 
 // flavorsWithoutNodes finds flavors with quota whose labels no node has.
 func flavorsWithoutNodes(f *Facts, found func(hit)) {
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
-		if len(onNodes(f.grantsOf(flavor.Name))) == 0 || len(f.NodesOf(flavor)) > 0 {
+	for _, flavor := range f.Flavors {
+		if len(onNodes(f.grantsOf(flavor.Name))) == 0 || len(f.NodesOf(&flavor)) > 0 {
 			continue
 		}
 		h := about("ResourceFlavor", "", flavor.Name, "labels", labels.Set(flavor.Spec.NodeLabels))
-		if meant := f.meant(flavor); meant != nil {
+		if meant := f.meant(&flavor); meant != nil {
 			h.Advice = "The nodes of one pool are in no flavor, and differ from it in one value. If these are meant:"
 			h.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", meant)}
 		}
@@ -82,8 +81,7 @@ func flavorsWithoutNodes(f *Facts, found func(hit)) {
 	}
 }
 
-// meant returns the labels that a flavor would have with the one value corrected that the
-// GPU nodes outside of all flavors agree on, or nil.
+// meant returns a flavor's labels with the one value corrected that all GPU nodes of no flavor agree on, or nil.
 func (f *Facts) meant(flavor *kueue.ResourceFlavor) map[string]string {
 	if flavor.Spec.TopologyName != nil {
 		return nil // its labels are immutable
@@ -118,9 +116,8 @@ func nodesWithoutFlavor(f *Facts, found func(hit)) {
 	kueues, _ := f.kueueSettings() // Another check tells of the error.
 	counts := ptr.Deref(kueues, configapi.Configuration{}).Resources
 	groups := map[string][]string{}
-	for i := range f.Nodes {
-		node := &f.Nodes[i]
-		if names := gpu.Allocatable(node); len(names) > 0 && !f.reached(node, kueuelib.CountedOf(asking(names), counts)) {
+	for _, node := range f.Nodes {
+		if names := gpu.Allocatable(&node); len(names) > 0 && !f.reached(&node, kueuelib.CountedOf(asking(names), counts)) {
 			group := cmp.Or(node.Labels[gpu.ProductLabel], string(names[0]))
 			groups[group] = append(groups[group], node.Name)
 		}
@@ -150,20 +147,18 @@ func asking(names []corev1.ResourceName) *corev1.PodSpec {
 // few names the first of many.
 func few(names []string) string { return show.Few(names, 4) }
 
-// taints finds taints on the GPU nodes of a flavor that nothing tolerates for a TrainJob
-// and that Kueue does not know of. kueue-trainer adds NVIDIA's tolerations by itself.
+// taints finds taints on a flavor's GPU nodes that Kueue does not know of, and nothing tolerates: neither it nor kueue-trainer.
 func taints(f *Facts, found func(hit)) {
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
+	for _, flavor := range f.Flavors {
 		if len(f.grantsOf(flavor.Name)) == 0 {
 			continue
 		}
 		nodes, all := map[corev1.Taint][]string{}, 0
-		for _, node := range f.NodesOf(flavor) {
+		for _, node := range f.NodesOf(&flavor) {
 			if len(gpu.Allocatable(node)) > 0 {
 				all++
 			}
-			for _, taint := range f.untolerated(flavor, node) {
+			for _, taint := range f.untolerated(&flavor, node) {
 				nodes[taint] = append(nodes[taint], node.Name)
 			}
 		}
@@ -175,7 +170,7 @@ func taints(f *Facts, found func(hit)) {
 			if len(nodes[taint]) == all {
 				tolerations = with
 			}
-			found(taintHit(flavor, taint, nodes[taint], all, with))
+			found(taintHit(&flavor, taint, nodes[taint], all, with))
 		}
 	}
 }
@@ -194,8 +189,7 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor, node *corev1.Node) []c
 	})
 }
 
-// added returns the tolerations that kueue-trainer adds to pods that ask for the resources.
-// The in-tree integration adds none.
+// added returns the tolerations that kueue-trainer adds to pods for the resources; the in-tree integration adds none.
 func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	if !f.managerInstalled() && f.integrates() == inTree {
 		return nil

@@ -91,15 +91,14 @@ var queueChecks = []check{{
 // goneQueues finds LocalQueues that were deleted before their jobs have ended. Nothing tells of them afterwards.
 func goneQueues(f *Facts, found func(hit)) {
 	holders := map[types.NamespacedName][]*kueue.Workload{}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
+	for _, wl := range f.Workloads {
 		name := string(wl.Spec.QueueName)
 		_, held := trainjob.HeldFrom(name) // Kueue takes its quota in a moment.
-		if name == "" || held || wl.Status.Admission == nil || kueuelib.IsFinished(wl) || inventory.Find(f.LocalQueues, wl.Namespace, name) != nil {
+		if name == "" || held || wl.Status.Admission == nil || kueuelib.IsFinished(&wl) || inventory.Find(f.LocalQueues, wl.Namespace, name) != nil {
 			continue
 		}
 		key := types.NamespacedName{Namespace: wl.Namespace, Name: name}
-		holders[key] = append(holders[key], wl)
+		holders[key] = append(holders[key], &wl)
 	}
 	for queue, all := range holders {
 		cq := string(all[0].Status.Admission.ClusterQueue)
@@ -126,16 +125,15 @@ func goneQueues(f *Facts, found func(hit)) {
 
 // inactiveClusterQueues finds ClusterQueues that admit nothing, and tells why.
 func inactiveClusterQueues(f *Facts, found func(hit)) {
-	for i := range f.ClusterQueues {
-		cq := &f.ClusterQueues[i]
+	for _, cq := range f.ClusterQueues {
 		stopped, values := stopped(cq.Spec.StopPolicy)
-		switch condition := inventory.Inactive(cq); {
+		switch condition := inventory.Inactive(&cq); {
 		case !cq.DeletionTimestamp.IsZero(): // Nobody starts it again.
 			found(about("ClusterQueue", "", cq.Name).as("ClusterQueueInactive", Warning))
 		case stopped:
 			found(about("ClusterQueue", "", cq.Name, values...).as("ClusterQueueStopped", Warning))
 		case condition != nil:
-			found(inactive(cq, condition))
+			found(inactive(&cq, condition))
 		}
 	}
 }

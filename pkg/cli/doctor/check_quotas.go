@@ -22,22 +22,18 @@ import (
 // grant is a quota and whose it is.
 type grant struct {
 	inventory.Grant
-	// kind and name are of the ClusterQueue or Cohort.
-	kind, name string
-	// reserved is what Workloads hold of it; of a Cohort's own quota, nothing.
-	reserved resource.Quantity
-	// nodesMade is set where an admission check makes the nodes: those that are there say nothing of the quota.
-	nodesMade bool
+	kind, name string            // those of the ClusterQueue or Cohort
+	reserved   resource.Quantity // what Workloads hold of it; of a Cohort's own quota, nothing
+	nodesMade  bool              // set where an admission check makes the nodes: those that are there say nothing
 }
 
 // grants returns the quotas of ClusterQueues and Cohorts for what runs in this cluster.
 func (f *Facts) grants() []grant {
 	var all []grant
-	for i := range f.ClusterQueues {
-		cq := &f.ClusterQueues[i]
+	for _, cq := range f.ClusterQueues {
 		for g := range inventory.Grants(cq.Spec.ResourceGroups) {
-			if !f.LeadsAway(cq, g.Flavor) {
-				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total, f.MakesNodes(cq, g.Flavor)})
+			if !f.LeadsAway(&cq, g.Flavor) {
+				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total, f.MakesNodes(&cq, g.Flavor)})
 			}
 		}
 	}
@@ -68,9 +64,8 @@ func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFl
 	return slices.DeleteFunc(onNodes(all), func(g grant) bool { return g.Quota.Name != name })
 }
 
-// quotasAboveNodes finds flavors of which more is promised than their nodes have: one by
-// itself or, where each by itself is right, those that share nodes together. Where no node
-// at all has a resource, it is none of nodes, such as a budget.
+// quotasAboveNodes finds flavors of which more is promised than their nodes have: one by itself or, where each by itself is
+// right, those that share nodes together. Where no node at all has a resource, it is none of nodes, such as a budget.
 func quotasAboveNodes(f *Facts, found func(hit)) {
 	everywhere := f.NodesOf(&kueue.ResourceFlavor{})
 	names := sets.New[corev1.ResourceName]()
@@ -92,18 +87,16 @@ func quotasAboveNodes(f *Facts, found func(hit)) {
 	}
 }
 
-// sharing groups the flavors with quota for a resource: together are those that share
-// nodes, or each share some with a third.
+// sharing groups the flavors with quota for a resource that share nodes, or each share some with a third.
 func (f *Facts) sharing(name corev1.ResourceName) [][]*kueue.ResourceFlavor {
 	var groups [][]*kueue.ResourceFlavor
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
-		if len(f.grantsFor(name, flavor)) == 0 {
+	for _, flavor := range f.Flavors {
+		if len(f.grantsFor(name, &flavor)) == 0 {
 			continue
 		}
-		joined := []*kueue.ResourceFlavor{flavor}
+		joined := []*kueue.ResourceFlavor{&flavor}
 		groups = slices.DeleteFunc(groups, func(group []*kueue.ResourceFlavor) bool {
-			shares := slices.ContainsFunc(group, func(other *kueue.ResourceFlavor) bool { return f.Share(other, flavor) })
+			shares := slices.ContainsFunc(group, func(other *kueue.ResourceFlavor) bool { return f.Share(other, &flavor) })
 			if shares {
 				joined = slices.Concat(group, joined)
 			}
@@ -164,8 +157,7 @@ func cordoned(nodes []*corev1.Node, name corev1.ResourceName) string {
 	return fmt.Sprintf(", %s of them on cordoned nodes (%s)", amount.String(), few(inventory.Names(nodes)))
 }
 
-// lowered returns what quotas would be that are together no more than there is, and whether
-// that can be: each keeps the same share, no less than is reserved of it, and none gets nothing.
+// lowered returns what quotas would be that keep the same share, and at least what is reserved; and whether that is enough.
 func lowered(name corev1.ResourceName, grants []grant, have int64) (amounts []int64, enough bool) {
 	const whole = 1 << 30
 	unit := unitOf(name)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -76,13 +77,12 @@ var trainJobChecks = []check{{
 	wrong: func(f *Facts, found func(hit)) {
 		ofTrainJobs := sets.New[types.UID]()
 		for i := range f.JobSets {
-			if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
+			if controllerOf(&f.JobSets[i]).Kind == trainjob.GVK.Kind {
 				ofTrainJobs.Insert(f.JobSets[i].UID)
 			}
 		}
-		for i := range f.Workloads {
-			wl := &f.Workloads[i]
-			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(wl) {
+		for _, wl := range f.Workloads {
+			if owner := controllerOf(&wl); ofTrainJobs.Has(owner.UID) && !kueuelib.IsFinished(&wl) {
 				found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
 			}
 		}
@@ -93,6 +93,11 @@ var trainJobChecks = []check{{
 	advice:   "Let Kueue know first that TrainJobs are managed outside, if its configuration does not list them.",
 	commands: []string{"kubectl -n {namespace} delete workload {name}"},
 }}
+
+// controllerOf is empty for an object that nothing controls.
+func controllerOf(obj metav1.Object) metav1.OwnerReference {
+	return ptr.Deref(metav1.GetControllerOfNoCopy(obj), metav1.OwnerReference{})
+}
 
 // leftGates finds what kueue-trainer gated and, being uninstalled, does not free.
 func leftGates(f *Facts, found func(hit)) {
@@ -130,24 +135,22 @@ func count[T any, P inventory.Object[T]](counts map[string][]string, kind string
 	}
 }
 
-// orphans finds Workloads of TrainJobs that do not exist any more, or that lost their
-// owner, as in a restored backup.
+// orphans finds Workloads of TrainJobs that do not exist any more, or that lost their owner, as in a restored backup.
 func orphans(f *Facts, found func(hit)) {
 	there := sets.New[types.UID]()
 	for i := range f.TrainJobs {
 		there.Insert(f.TrainJobs[i].UID)
 	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		problem := orphaned(wl, there)
-		if problem == "" || f.settling(wl) || wl.DeletionTimestamp.IsZero() && kueuelib.IsFinished(wl) {
+	for _, wl := range f.Workloads {
+		problem := orphaned(&wl, there)
+		if problem == "" || f.settling(&wl) || wl.DeletionTimestamp.IsZero() && kueuelib.IsFinished(&wl) {
 			continue
 		}
-		h := abandoned(wl, "problem", problem)
-		if kueuelib.HasQuotaReservation(wl) {
+		h := abandoned(&wl, "problem", problem)
+		if kueuelib.HasQuotaReservation(&wl) {
 			h.Severity, h.Effect = Error, "It holds quota that no pod uses, for ever."
 		}
-		if heldForPods(wl) {
+		if heldForPods(&wl) {
 			h.Effect = keepsFromAdmission
 		}
 		found(h)
@@ -171,22 +174,20 @@ func heldForPods(wl *kueue.Workload) bool {
 	return !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, placeholder.Finalizer)
 }
 
-// keptQuota finds Workloads that keep the quota of pods which MultiKueue left, in a cluster where no
-// kueue-trainer runs that would let it go.
+// keptQuota finds Workloads that keep quota of pods which MultiKueue left, where no kueue-trainer would let it go.
 func keptQuota(f *Facts, found func(hit)) {
 	if problem, _ := f.notRunning(); f.managerInstalled() && problem == "" {
 		return
 	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		h := abandoned(wl, "trainjob", wl.Labels[placeholder.Label])
-		switch owner := metav1.GetControllerOfNoCopy(wl); {
-		case f.settling(wl):
+	for _, wl := range f.Workloads {
+		h := abandoned(&wl, "trainjob", wl.Labels[placeholder.Label])
+		switch owner := controllerOf(&wl); {
+		case f.settling(&wl):
 			continue
-		case heldForPods(wl) && owner != nil:
+		case heldForPods(&wl) && owner.Name != "":
 			h.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
 			h.Effect = keepsFromAdmission
-		case len(placeholder.Runs(wl)) > 0 && len(placeholder.PodsOf(wl, f.running(wl))) == 0:
+		case len(placeholder.Runs(&wl)) > 0 && len(placeholder.PodsOf(&wl, f.running(&wl))) == 0:
 		default:
 			continue
 		}
@@ -199,8 +200,7 @@ func (f *Facts) running(wl *kueue.Workload) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod corev1.Pod) bool { return pod.Namespace != wl.Namespace || podset.PodEnded(&pod) })
 }
 
-// orphaned tells what is missing of a TrainJob's Workload, or is empty. A Workload that
-// MultiKueue makes on a worker cluster comes before its job.
+// orphaned tells what a TrainJob's Workload lacks, or is empty. One that MultiKueue makes in a worker comes before its job.
 func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 	owner := metav1.GetControllerOfNoCopy(wl)
 	switch {
@@ -216,15 +216,10 @@ func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 
 // settling reports whether a Workload was made, or is deleted, just now.
 func (f *Facts) settling(wl *kueue.Workload) bool {
-	last := wl.CreationTimestamp.Time
-	if !wl.DeletionTimestamp.IsZero() {
-		last = wl.DeletionTimestamp.Time
-	}
-	return f.Now.Sub(last) < settle
+	return f.Now.Sub(ptr.Deref(wl.DeletionTimestamp, wl.CreationTimestamp).Time) < settle
 }
 
-// leftOut are reasons that are findings of their own, about the queue, and those that a job's user has brought about: that it
-// is held, which he may end, or has reached the time limit that he gave it.
+// leftOut are reasons that are findings of their own, about the queue, and what a job's user has brought about.
 var leftOut = []string{
 	"ClusterQueueMissing", "ClusterQueueDeleted", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped", "Held", "DeactivatedDueToMaximumExecutionTimeExceeded",
 }
@@ -232,12 +227,10 @@ var leftOut = []string{
 // blamed are reasons for which a controller is to blame, not the job or its queue.
 var blamed = []string{"NobodyReacts", "KueueSilent", jobevents.ReasonNotStarted, "PodsMissing"}
 
-// holding are reasons for which a job has quota and no pods until others in its namespace or
-// on its nodes have ended.
+// holding are reasons for which a job has quota and no pods until others in its namespace or on its nodes have ended.
 var holding = []string{"TooManyPods", "PodsRefused"}
 
-// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one case for
-// those of a namespace that are stuck for the same reason.
+// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one case for all alike in a namespace.
 func stuckTrainJobs(f *Facts, found func(hit)) {
 	generation := f.generation()
 	if generation == 0 || f.Cluster == nil {

@@ -87,8 +87,7 @@ func missingWebhooks(f *Facts, found func(hit)) {
 	}
 }
 
-// expectsWebhook reports whether a part is installed that has a webhook configuration of the kind: Trainer before 2.2 has
-// nothing to default.
+// expectsWebhook reports whether a part is there that has such a configuration: Trainer before 2.2 defaults nothing.
 func (f *Facts) expectsWebhook(p *part, kind string) bool {
 	switch p {
 	case managerPart:
@@ -101,8 +100,7 @@ func (f *Facts) expectsWebhook(p *part, kind string) bool {
 	}
 }
 
-// webhookServices finds webhooks whose Service is not there, or has nobody behind it, or
-// which lack the authority of their certificate.
+// webhookServices finds webhooks without a Service, anybody behind it, or the authority of their certificate.
 func webhookServices(f *Facts, found func(hit)) {
 	seen := map[string]bool{}
 	for _, w := range f.webhooks() {
@@ -137,8 +135,7 @@ func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
 	return "", nil
 }
 
-// silentWebhooks finds the webhook that the API server could not ask about one of the
-// probes. Kueue is asked about all of them, so of each part the first is enough.
+// silentWebhooks finds the webhook that was not asked about a probe. Of each part, all of which ask Kueue, the first is enough.
 func silentWebhooks(probe Kind) func(*Facts, func(hit)) {
 	return func(f *Facts, found func(hit)) {
 		w, reason := f.silent(f.Refusals[probe])
@@ -152,8 +149,7 @@ func silentWebhooks(probe Kind) func(*Facts, func(hit)) {
 	}
 }
 
-// silent returns the webhook that an error tells of, and why it was not asked, or nil.
-// Webhooks of two parts may have the same name; then the address tells.
+// silent returns the webhook that an error tells of, and why it was not asked, or nil. Of two of one name the address tells.
 func (f *Facts) silent(err error) (*webhook, string) {
 	name, reason := failedWebhook(err)
 	named := slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.Name != name })
@@ -164,9 +160,8 @@ func (f *Facts) silent(err error) (*webhook, string) {
 	return &named[max(at, 0)], reason
 }
 
-// webhookPolicies finds our webhooks changed so that they miss TrainJobs or changes of
-// them. Webhooks are asked in the order of their configurations' names; what comes after
-// ours is seen by ours only when it is asked again.
+// webhookPolicies finds our webhooks changed so that they miss TrainJobs or changes of them. Webhooks are asked in the order
+// of their configurations' names; what comes after ours is seen by ours only when it is asked again.
 func webhookPolicies(f *Facts, found func(hit)) {
 	for _, w := range f.webhooks() {
 		if w.part != managerPart {
@@ -193,8 +188,7 @@ func webhookPolicies(f *Facts, found func(hit)) {
 	}
 }
 
-// managedBy reports whether a selector is the one by which Kueue manages namespaces, as docs/operate.md#namespaces-that-opt-in gives it to the
-// chart as well.
+// managedBy reports whether a selector is the one by which Kueue manages namespaces, which the chart may have as well.
 func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 	_, settings, err := f.settingsInForce()
 	return err == nil && metav1.FormatLabelSelector(selector) == metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)
@@ -202,8 +196,7 @@ func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 
 // askedAfter names the first mutating webhook configuration that is asked about TrainJobs after w; empty: there is none.
 func (f *Facts) askedAfter(w webhook) string {
-	for i := range f.Mutating {
-		configuration := &f.Mutating[i]
+	for _, configuration := range f.Mutating {
 		if configuration.Name > w.configuration.Name && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
 			return asked(o.Rules, admission.Create) || asked(o.Rules, admission.Update)
 		}) {

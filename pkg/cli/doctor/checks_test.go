@@ -65,6 +65,10 @@ func uninstalled(f *Facts) {
 	f.Probed = &trainjob.TrainJob{}
 }
 
+func scaledToNothing(f *Facts) {
+	f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
+}
+
 // inTreeActive is what the probe brings while Kueue's own webhook suspends TrainJobs.
 func inTreeActive(f *Facts) {
 	f.Probed = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true)}}
@@ -112,9 +116,7 @@ func TestManager(t *testing.T) {
 	notRunning := func(commands ...string) Finding { return found(Error, "ManagerNotRunning", ourDeployment, commands...) }
 	unenforced := found(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
-		"scaled to nothing": on(func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
-		}).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
+		"scaled to nothing": on(scaledToNothing).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
 		"no replica ready": on(func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
 			finds(notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager)),
 		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).finds(notRunning(managerPart.logs(), restartManager)),
@@ -241,13 +243,7 @@ func TestConfiguration(t *testing.T) {
 			for i := range f.ConfigMaps {
 				f.ConfigMaps[i].CreationTimestamp = metav1.Now()
 			}
-			f.Pods = append(f.Pods, corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.Namespace, Name: "kueue-0"},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{}}}}, Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.ConfigMap}}}}}},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
-					Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
-			})
+			f.Pods = append(f.Pods, *kit.KueuePod(kueuePart.Namespace, kueuePart.ConfigMap, time.Now().Add(-time.Hour)))
 		}).warns("KueueNotRestarted", kueueConfig, restartKueue),
 		"nobody": on(uninstalled).fails("NoIntegration", ourDeployment, applyAll),
 		"a webhook without effect": on(func(f *Facts) { f.Probed = &trainjob.TrainJob{} }).
@@ -444,9 +440,7 @@ func TestLeftovers(t *testing.T) {
 			fails("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 		"a Workload whose owner was taken away, with our finalizer": on(left(kit.Copied, finished, goes("kueue-trainer.dev/quota"))).
 			warns("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-		"a Workload that MultiKueue deleted, while nobody lets it go": on(left(ofTrainJob, goes(placeholder.Finalizer)), func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
-		}).finds(found(Error, "ManagerNotRunning", ourDeployment,
+		"a Workload that MultiKueue deleted, while nobody lets it go": on(left(ofTrainJob, goes(placeholder.Finalizer)), scaledToNothing).finds(found(Error, "ManagerNotRunning", ourDeployment,
 			"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
 			found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld)),
 		"a Workload that MultiKueue deleted, and kueue-trainer keeps": on(left(ofTrainJob, goes(placeholder.Finalizer))),

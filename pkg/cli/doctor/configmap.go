@@ -106,8 +106,7 @@ func edited(document string, change func(*kyaml.RNode) error) (string, error) {
 	return root.String()
 }
 
-// besideManager changes Kueue's configuration to that of a Kueue with kueue-trainer. Of one that Kueue refuses,
-// the lists are what can be put right.
+// besideManager makes Kueue's configuration that of a Kueue with kueue-trainer; of one that it refuses, the lists alone.
 func (f *Facts) besideManager(config *kyaml.RNode, withoutJobSets bool) error {
 	removed := []string{inTreeFramework}
 	if withoutJobSets {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -72,8 +71,7 @@ func TestPrintConfigMap(t *testing.T) {
 			return
 		}
 		expect.NoError(t, err)
-		var got corev1.ConfigMap
-		expect.NoError(t, yaml.Unmarshal([]byte(out.String()), &got))
+		got := expect.FromYAML[corev1.ConfigMap](t, out.String())
 		expect.Same(t, "Unexpected configuration", tc.want, got.Data[p.configKey])
 		expect.That(t, !tc.ofKueue || got.ResourceVersion == "7", "The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -31,17 +32,13 @@ const (
 	ownRuntimes     Kind = "trainingruntimes.trainer.kubeflow.org"
 )
 
-// Worker is a worker cluster, with facts as far as they tell whether it goes with the manager
-// cluster.
+// Worker is a worker cluster, with facts as far as they tell whether it goes with the manager cluster.
 type Worker struct {
 	Name, Context string
-	// Access is how Kueue gets there; nil where that may not be read.
-	Access *Access
+	Access        *Access // how Kueue gets there; nil where that may not be read
 	*Facts
-	// Lacks is what Kueue of the manager cluster needs there and may not do.
-	Lacks []rbacv1.PolicyRule
-	// Untold is why nothing is known; without a Context, nothing leads there.
-	Untold error
+	Lacks  []rbacv1.PolicyRule // what Kueue of the manager cluster needs there and may not do
+	Untold error               // why nothing is known; without a Context, nothing leads there
 }
 
 // kubectl makes a command of the manager cluster one of the worker.
@@ -49,7 +46,6 @@ func (w *Worker) kubectl(command string) string {
 	return strings.Replace(command, "kubectl ", "kubectl --context "+quotedIfNeeded(w.Context)+" ", 1)
 }
 
-// fleet reads what MultiKueue has to do with the cluster.
 func (l *loader) fleet(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, workerClusters, &f.MultiKueueClusters)
@@ -66,9 +62,7 @@ func (l *loader) fleet(ctx context.Context) {
 func (l *loader) runtimes(ctx context.Context) {
 	var ofAll []trainer.ClusterTrainingRuntime
 	list(ctx, l, clusterRuntimes, &ofAll)
-	for _, rt := range ofAll {
-		l.facts.Runtimes = append(l.facts.Runtimes, trainer.TrainingRuntime{ObjectMeta: rt.ObjectMeta, Spec: rt.Spec})
-	}
+	l.facts.Runtimes = kueuelib.Map(ofAll, func(rt *trainer.ClusterTrainingRuntime) trainer.TrainingRuntime { return trainer.TrainingRuntime(*rt) })
 	list(ctx, l, ownRuntimes, &l.facts.Runtimes)
 }
 
@@ -127,14 +121,10 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	if uid := there.uidOf(metav1.NamespaceSystem); uid != "" && uid == f.uidOf(metav1.NamespaceSystem) {
 		return fmt.Errorf("%s is the manager cluster itself: give the right context with --worker-context %s=CONTEXT", at, at.Cluster)
 	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		owner := metav1.GetControllerOfNoCopy(wl)
-		if owner == nil || cluster.Assigned(wl) != at.Cluster {
-			continue
-		}
+	for _, wl := range f.Workloads {
+		owner := controllerOf(&wl)
 		job, copied := inventory.Find(f.TrainJobs, wl.Namespace, owner.Name), inventory.Find(there.TrainJobs, wl.Namespace, owner.Name)
-		if job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
+		if cluster.Assigned(&wl) != at.Cluster || job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !job.ForMultiKueue() {
 			continue
 		}
 		if err := at.Check(copied, wl.Name); err != nil {
@@ -177,11 +167,8 @@ func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 func (f *Facts) leadsTo(queue *kueue.LocalQueue, worker string) bool {
 	cq := f.ClusterQueue(queue.Spec.ClusterQueue)
 	return cq != nil && slices.ContainsFunc(inventory.Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
-		check := f.MultiKueueCheck(rule.Name)
-		if check == nil || check.Spec.Parameters == nil {
-			return false
-		}
-		config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name)
-		return config != nil && slices.Contains(config.Spec.Clusters, worker)
+		check := ptr.Deref(f.MultiKueueCheck(rule.Name), kueue.AdmissionCheck{})
+		config := inventory.Find(f.MultiKueueConfigs, "", ptr.Deref(check.Spec.Parameters, kueue.AdmissionCheckParametersReference{}).Name)
+		return slices.Contains(ptr.Deref(config, kueue.MultiKueueConfig{}).Spec.Clusters, worker)
 	})
 }

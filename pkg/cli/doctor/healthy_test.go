@@ -35,8 +35,7 @@ import (
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// healthy are the facts of an installation as its manifests make it, with one pool of two
-// nodes, on which nothing runs.
+// healthy are the facts of an installation as its manifests make it, with one pool of two nodes, on which nothing runs.
 func healthy(t *testing.T) *Facts {
 	t.Helper()
 	f := &Facts{
@@ -270,7 +269,7 @@ func TestEveryRowIsComplete(t *testing.T) {
 		expect.That(t, s.Checks[0].wrong != nil, "The first row of %q finds nothing", s.Title)
 		told := map[string]bool{}
 		for _, c := range s.Checks {
-			expect.That(t, c.ID != "" && c.Severity != 0 && (c.When != "" || told[c.ID]), "A row that the docs cannot describe: %+v", c)
+			expect.That(t, c.ID != "" && c.Severity != "" && (c.When != "" || told[c.ID]), "A row that the docs cannot describe: %+v", c)
 			told[c.ID] = true
 			expect.Same(t, "It is another case of a check: "+c.ID, c.wrong == nil, c.inOrder == "")
 			expect.That(t, (c.wrong == nil) == (c.looksAt == nil), "A row that is neither a check nor another case of one: %s, %s", c.ID, c.When)

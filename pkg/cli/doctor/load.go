@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -36,20 +38,18 @@ const (
 	localQueues     Kind = inventory.LocalQueues
 	admissionChecks Kind = inventory.AdmissionChecks
 	workloads       Kind = inventory.Workloads
-	// schedulerView is what Kueue's scheduler makes of the inventory.
-	schedulerView Kind = "Kueue's view of queues and quotas"
+	schedulerView   Kind = "Kueue's view of queues and quotas" // what Kueue's scheduler makes of the inventory
 
-	namespaceKind Kind = "namespaces"
-	events        Kind = "events"
-	trainJobs     Kind = "trainjobs.trainer.kubeflow.org"
-	jobSets       Kind = "jobsets.jobset.x-k8s.io"
-	jobs          Kind = "jobs.batch"
-	classes       Kind = "workloadpriorityclasses.kueue.x-k8s.io"
-	crds          Kind = "customresourcedefinitions.apiextensions.k8s.io"
-	mutating      Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	validating    Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-	// admissionPolicies are read with their bindings.
-	admissionPolicies Kind = "validatingadmissionpolicies.admissionregistration.k8s.io"
+	namespaceKind     Kind = "namespaces"
+	events            Kind = "events"
+	trainJobs         Kind = "trainjobs.trainer.kubeflow.org"
+	jobSets           Kind = "jobsets.jobset.x-k8s.io"
+	jobs              Kind = "jobs.batch"
+	classes           Kind = "workloadpriorityclasses.kueue.x-k8s.io"
+	crds              Kind = "customresourcedefinitions.apiextensions.k8s.io"
+	mutating          Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	validating        Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+	admissionPolicies Kind = "validatingadmissionpolicies.admissionregistration.k8s.io" // with their bindings
 	services          Kind = "services"
 	endpointSlices    Kind = "endpointslices.discovery.k8s.io"
 	deployments       Kind = "deployments.apps"
@@ -68,27 +68,20 @@ var probes = []Kind{flavorProbe, jobSetProbe, trainJobProbe}
 
 // verb is what one has to be allowed.
 func (k Kind) verb() string {
-	switch {
-	case slices.Contains(probes, k):
+	if slices.Contains(probes, k) {
 		return "make one"
-	case k == accessReviews:
-		return "make them"
-	case k == secrets:
-		return "get them"
 	}
-	return "list them"
+	return cmp.Or(map[Kind]string{accessReviews: "make them", secrets: "get them"}[k], "list them")
 }
 
 // loader reads the facts. What it cannot read it notes, and goes on.
 type loader struct {
 	client client.Client
 	facts  *Facts
-	// unserved says of which kinds the API server has no objects in the version that is read here.
-	unserved map[Kind]error
 }
 
 func newLoader(c client.Client, now time.Time) *loader {
-	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}, unserved: map[Kind]error{}}
+	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
 }
 
 // Load reads the whole installation. Dry runs are made in the namespace.
@@ -102,16 +95,13 @@ func Load(ctx context.Context, c client.Client, namespace string) *Facts {
 	return l.facts
 }
 
-// installation reads what the parts consist of.
 func (l *loader) installation(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, crds, &f.CRDs)
 	list(ctx, l, mutating, &f.Mutating)
 	var onlyValidating []admissionregistrationv1.ValidatingWebhookConfiguration
 	list(ctx, l, validating, &onlyValidating)
-	for i := range onlyValidating {
-		f.Validating = append(f.Validating, asMutating(&onlyValidating[i]))
-	}
+	f.Validating = kueuelib.Map(onlyValidating, asMutating)
 	list(ctx, l, admissionPolicies, &f.Policies)
 	list(ctx, l, admissionPolicies, &f.PolicyBindings)
 	// The manager first: its configuration says where Kueue is.
@@ -125,19 +115,14 @@ func (l *loader) installation(ctx context.Context) {
 	l.roles(ctx, client.InNamespace(f.at(managerPart).Namespace))
 }
 
-// roles reads those of the cluster and of a namespace.
 func (l *loader) roles(ctx context.Context, in client.InNamespace) {
 	f := l.facts
 	var roles []rbacv1.ClusterRole
 	var bindings []rbacv1.ClusterRoleBinding
 	list(ctx, l, clusterRoles, &roles)
 	list(ctx, l, clusterRoles, &bindings)
-	for _, role := range roles {
-		f.Roles = append(f.Roles, rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules})
-	}
-	for _, binding := range bindings {
-		f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{ObjectMeta: binding.ObjectMeta, Subjects: binding.Subjects, RoleRef: binding.RoleRef})
-	}
+	f.Roles = kueuelib.Map(roles, func(r *rbacv1.ClusterRole) rbacv1.Role { return rbacv1.Role{ObjectMeta: r.ObjectMeta, Rules: r.Rules} })
+	f.RoleBindings = kueuelib.Map(bindings, func(b *rbacv1.ClusterRoleBinding) rbacv1.RoleBinding { return rbacv1.RoleBinding(*b) })
 	list(ctx, l, roleBindings, &f.Roles, in)
 	list(ctx, l, roleBindings, &f.RoleBindings, in)
 }
@@ -160,7 +145,7 @@ func (l *loader) inventory(ctx context.Context) {
 	for kind, err := range unread {
 		l.note(Kind(kind), err)
 	}
-	if err := l.unserved[workloads]; err != nil { // Its CRD is there, in versions that are not ours.
+	if err := unread[string(workloads)]; notServed(err) { // Its CRD is there, in versions that are not ours.
 		for _, kind := range []Kind{flavors, topologies, clusterQueues, cohorts, localQueues, admissionChecks, workloads, schedulerView} {
 			f.Unread[kind] = err
 		}
@@ -184,8 +169,7 @@ func (l *loader) trainJobs(ctx context.Context) {
 	list(ctx, l, jobs, &f.Jobs, client.HasLabels{jobsetapi.JobSetNameKey})
 }
 
-// processesByName finds TrainJobs whose numProcPerNode is a text. Trainer 2.1 takes one, and the API server goes on giving it
-// out when the CRD has a number.
+// processesByName finds TrainJobs whose numProcPerNode is a text: what Trainer 2.1 takes, the API server goes on giving out.
 func (l *loader) processesByName(ctx context.Context) {
 	stored := &unstructured.UnstructuredList{}
 	stored.SetGroupVersionKind(trainjob.GVK)
@@ -210,21 +194,20 @@ func list[T any, P inventory.Object[T]](ctx context.Context, l *loader, kind Kin
 	*into = append(*into, found...)
 }
 
-// note takes down why a kind could not be read. One that is not served has no objects: that its CRD is missing is a finding of
-// its own.
+// note takes down why a kind could not be read. One that is not served has no objects, of which its CRD tells.
 func (l *loader) note(kind Kind, err error) {
-	if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		l.unserved[kind] = err
-		return
+	if !notServed(err) {
+		l.facts.Unread[kind] = err
 	}
-	l.facts.Unread[kind] = err
 }
+
+// notServed is of a kind that the API server does not have in the version that is read here.
+func notServed(err error) bool { return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // probeName names objects that are never stored.
 const probeName = "kubectl-trainjob-doctor"
 
-// probe asks the API server what becomes of new objects, as dry runs: whether the
-// webhooks of every part answer shows there, wherever they are.
+// probe asks the API server what becomes of new objects, as dry runs: it shows whether all webhooks answer.
 func (l *loader) probe(ctx context.Context, namespace string) {
 	f := l.facts
 	f.Refusals = map[Kind]error{

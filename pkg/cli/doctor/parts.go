@@ -10,12 +10,16 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -24,16 +28,11 @@ import (
 // part is one of the managers that have to work together, and what there is to say of it.
 type part struct {
 	cluster.Part
-	// configKey is where its configuration stands in its ConfigMap.
-	configKey string
-	// webhooks are its configurations, mutating and validating, where it has one.
-	mutating, validating string
-	// asked is what none but its webhooks and those of the parts before it are asked about by name.
-	asked schema.GroupResource
-	// without says what does not work while it does not answer.
-	without string
-	// install fixes what is missing of it; of kueue-trainer, Facts.install does.
-	install string
+	configKey            string               // where its configuration stands in its ConfigMap
+	mutating, validating string               // its webhook configurations, where it has one
+	asked                schema.GroupResource // what none but its webhooks and those of parts before it are asked about by name
+	without              string               // what does not work while it does not answer
+	install              string               // what fixes what is missing of it; of kueue-trainer, Facts.install does
 }
 
 var (
@@ -173,8 +172,7 @@ func configure(values map[string]any) string {
 	return "--set-json " + quoted("configuration="+string(data))
 }
 
-// apply is the command that puts back what a directory of config/ has. With Helm that comes with all
-// the rest, and with the values that the flags set.
+// apply is the command that puts back what a directory of config/ has; with Helm all the rest, and what the flags set.
 func (f *Facts) apply(directory string, helmFlags ...string) string {
 	return cmp.Or(f.upgrade(helmFlags...), "kubectl apply -k config/"+directory)
 }
@@ -182,8 +180,7 @@ func (f *Facts) apply(directory string, helmFlags ...string) string {
 // releases are Helm's, of which one may be what is to be brought up to date.
 const releases = "helm list --all-namespaces"
 
-// install is the command that puts back what is missing of a part; of kueue-trainer, its webhooks. Of a
-// part that is there and did not come of its manifests, but of a Helm release say, these would install a second one.
+// install is the command that puts back what is missing of a part, but no second one beside a Helm release.
 func (f *Facts) install(p *part) string {
 	if p == managerPart {
 		return f.apply("webhook")
@@ -193,4 +190,113 @@ func (f *Facts) install(p *part) string {
 		return releases
 	}
 	return p.install
+}
+
+const (
+	mutatingKind   = "MutatingWebhookConfiguration"
+	validatingKind = "ValidatingWebhookConfiguration"
+)
+
+// webhook is a webhook of a part, and where it stands.
+type webhook struct {
+	*admissionregistrationv1.MutatingWebhook
+
+	part          *part
+	kind          string // kind and configuration are of the object, index is the place in it
+	configuration *admissionregistrationv1.MutatingWebhookConfiguration
+	index         int
+}
+
+// webhooks returns those of the parts, mutating first.
+func (f *Facts) webhooks() []webhook {
+	var all []webhook
+	add := func(kind string, configurations []admissionregistrationv1.MutatingWebhookConfiguration) {
+		for i := range configurations {
+			c := &configurations[i]
+			p := f.owner(c)
+			for n := range c.Webhooks {
+				if p != nil {
+					all = append(all, webhook{MutatingWebhook: &c.Webhooks[n], part: p, kind: kind, configuration: c, index: n})
+				}
+			}
+		}
+	}
+	add(mutatingKind, f.Mutating)
+	add(validatingKind, f.Validating)
+	return all
+}
+
+// asMutating is a validating configuration as a mutating one that is asked again: it sees what all others have made.
+func asMutating(c *admissionregistrationv1.ValidatingWebhookConfiguration) admissionregistrationv1.MutatingWebhookConfiguration {
+	same := admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: c.ObjectMeta}
+	for _, w := range c.Webhooks {
+		same.Webhooks = append(same.Webhooks, admissionregistrationv1.MutatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+			MatchConditions: w.MatchConditions, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
+		})
+	}
+	return same
+}
+
+// owner returns the part that a webhook configuration belongs to, or nil: by its name, or by what it is
+// asked about where the part has none of that name, as Helm releases name theirs after themselves.
+func (f *Facts) owner(c *admissionregistrationv1.MutatingWebhookConfiguration) *part {
+	if p := slices.IndexFunc(parts, func(p *part) bool { return c.Name == p.mutating || c.Name == p.validating }); p >= 0 {
+		return parts[p]
+	}
+	for _, p := range parts {
+		if p.asked == (schema.GroupResource{}) || !slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return installed.Asked(w.Rules, p.asked) }) {
+			continue
+		}
+		if inventory.Find(f.Mutating, "", p.mutating) != nil || inventory.Find(f.Validating, "", p.validating) != nil {
+			return nil
+		}
+		return p
+	}
+	return nil
+}
+
+// deployers write fields that somebody has declared, values of the chart for instance.
+var deployers = []string{"helm", "helm-controller", "argocd-controller"}
+
+// declares reports whether a field of the webhook is a value of the chart: its deployer has set it, and nobody has since.
+func (w webhook) declares(path ...any) bool {
+	field := fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", w.Name)}, path...)...)
+	return slices.ContainsFunc(w.configuration.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		var fields fieldpath.Set
+		return slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil && fields.Has(field)
+	})
+}
+
+func (w webhook) object() string { return object(w.kind, "", w.configuration.Name) }
+
+// address is what the API server calls.
+func (w webhook) address() string {
+	if service := w.ClientConfig.Service; service != nil {
+		return fmt.Sprintf("https://%s.%s.svc:", service.Name, service.Namespace)
+	}
+	return ptr.Deref(w.ClientConfig.URL, "")
+}
+
+func (w webhook) asksAbout(resource string) bool {
+	return slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(rule.Resources, resource)
+	})
+}
+
+// ownConditions leave out what is being deleted, has no queue or is written by the manager: see pkg/webhookconfig.
+var ownConditions = []string{"not-deleting", "queued", "not-own"}
+
+// narrowed reports whether the webhook is not asked about every object of its rules in the namespaces that it is for,
+// those that are being deleted aside: it has a condition beside our own and values of the chart, or a selector.
+func (w webhook) narrowed() bool {
+	return narrows(w.ObjectSelector) || slices.ContainsFunc(w.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
+		return !slices.Contains(ownConditions, c.Name) && !w.declares("matchConditions", fieldpath.KeyByFields("name", c.Name), "expression")
+	})
+}
+
+// narrows reports whether a selector leaves anything out.
+func narrows(selector *metav1.LabelSelector) bool {
+	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
 }

@@ -133,9 +133,7 @@ func TestReleaseOfHelm(t *testing.T) {
 		}).fails("WebhookScope", ourMutating, upgrade+` --set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`),
 		"a policy is missing": on(byHelm, func(f *Facts) { f.Policies = f.Policies[1:] }).
 			warns("PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-claims", upgrade+" --set policies.enabled=true"),
-		"scaled to nothing": on(byHelm, func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
-		}).fails("ManagerNotRunning", ourDeployment, upgrade+" --set replicas=2"),
+		"scaled to nothing":    on(byHelm, scaledToNothing).fails("ManagerNotRunning", ourDeployment, upgrade+" --set replicas=2"),
 		"gone, but for a role": on(byHelm, uninstalled).fails("NoIntegration", ourDeployment, upgrade),
 		"other settings than Kueue's": on(byHelm, func(f *Facts) { f.managerConfig("manageJobsWithoutQueueName: true\ncontroller: {}") }).
 			warns("SettingsDiffer", managerConfig, upgrade+` --set-json 'configuration={"manageJobsWithoutQueueName":null}'`, restartManager),

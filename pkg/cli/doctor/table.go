@@ -11,26 +11,20 @@ import (
 	"strings"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// check is a row of the table. One without wrong is another case of what the row above it looks at.
-// In its texts, {value} is a value of the case.
+// check is a row of the table, with {values} in its texts. One without wrong is another case of what the row above looks at.
 type check struct {
-	// inOrder says what is so when nothing is wrong.
-	inOrder string
-	// looksAt is what the facts must have for an answer, and given what there must be in them.
-	looksAt []Kind
+	inOrder string // what is so when nothing is wrong
+	looksAt []Kind // what the facts must have for an answer, and given what there must be in them
 	given   []condition
-	// wrong finds the cases of this row, unless they say otherwise.
-	wrong func(f *Facts, found func(hit))
+	wrong   func(f *Facts, found func(hit)) // finds the cases of this row, unless they say otherwise
 
-	// ID is the Reason of its findings.
-	ID       string
-	Severity Severity
-	// When says in docs/doctor.md when something is wrong; empty where a row above says it of the same ID.
-	When string
-	// object is the one that is concerned, where it is always the same.
-	object                  string
+	ID                      string // the Reason of its findings
+	Severity                Severity
+	When                    string // for docs/doctor.md; empty where a row above says it of the same ID
+	object                  string // the one that is concerned, where it is always the same
 	problem, effect, advice string
 	commands                []string
 }
@@ -38,8 +32,7 @@ type check struct {
 // hit is a case of a row. What its Finding has is said instead of what the row says.
 type hit struct {
 	Finding
-	// values are names in turn with what they stand for.
-	values []any
+	values []any // names in turn with what they stand for
 }
 
 // about is a case that concerns an object, whose {namespace} and {name} are values.
@@ -75,9 +68,7 @@ func (h hit) finding(rows []check) Finding {
 		Advice: cmp.Or(h.Advice, texts.Replace(r.advice)), Commands: h.Commands,
 	}
 	if f.Commands == nil {
-		for _, command := range r.commands {
-			f.Commands = append(f.Commands, texts.Replace(command))
-		}
+		f.Commands = kueuelib.Map(r.commands, func(command *string) string { return texts.Replace(*command) })
 	}
 	return f
 }
@@ -118,8 +109,7 @@ func checks() [][]check {
 // dispatchKinds tell which TrainJobs go to which workers.
 var dispatchKinds = []Kind{workerClusters, workerConfigs, trainJobs, localQueues, clusterQueues, admissionChecks}
 
-// newReport makes every check for which the facts are there; of the others it tells why
-// they could not be made.
+// newReport makes every check for which the facts are there; of the others it tells why they could not be made.
 func newReport(f *Facts) Report {
 	r := Report{Findings: []Finding{}, Passed: []string{}, Unseen: []Unseen{}}
 	names := f.relocation()
@@ -137,21 +127,18 @@ func newReport(f *Facts) Report {
 		at := len(r.Findings)
 		c.wrong(f, func(h hit) { r.Findings = append(r.Findings, relocated(h.finding(rows), names)) })
 		// What is wrong, and what is not known, is not in order.
-		if !slices.ContainsFunc(r.Findings[at:], func(f Finding) bool { return f.Severity > Info || f.Reason == notCheckedReason }) {
+		if !slices.ContainsFunc(r.Findings[at:], func(f Finding) bool { return f.Severity != Info || f.Reason == notCheckedReason }) {
 			r.Passed = append(r.Passed, c.inOrder)
 		}
 	}
 	for i := range f.Workers {
 		r.leaveOutWorker(&f.Workers[i])
 	}
+	count := map[Severity]int{}
 	for _, finding := range r.Findings {
-		switch finding.Severity {
-		case Error:
-			r.Errors++
-		case Warning:
-			r.Warnings++
-		}
+		count[finding.Severity]++
 	}
+	r.Errors, r.Warnings = count[Error], count[Warning]
 	sortFindings(r.Findings)
 	return r
 }
@@ -173,7 +160,6 @@ func (c check) blocked(f *Facts) error {
 	return nil
 }
 
-// unread returns what a check needs and could not be read.
 func (c check) unread(f *Facts) []Unseen {
 	var unread []Unseen
 	for _, kind := range c.looksAt {

@@ -23,15 +23,12 @@ import (
 
 // Link is an object on the way from a TrainJob to its pods.
 type Link struct {
-	// Depth is 0 for the TrainJob; what follows deeper belongs to the link above.
-	Depth int    `json:"depth"`
-	Kind  string `json:"kind"`
-	Name  string `json:"name"`
-	State string `json:"state"`
-	// WaitsFor is empty where the object waits for nothing.
-	WaitsFor string `json:"waitsFor,omitempty"`
-	// Pods is set for pods, of which those of one Job and state are one link.
-	Pods *PodGroup `json:"pods,omitempty"`
+	Depth    int       `json:"depth"` // 0 for the TrainJob; what follows deeper belongs to the link above
+	Kind     string    `json:"kind"`
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	WaitsFor string    `json:"waitsFor,omitempty"` // empty where the object waits for nothing
+	Pods     *PodGroup `json:"pods,omitempty"`     // set for pods, of which those of one Job and state are one link
 }
 
 // Chain returns the way of a TrainJob of the cluster, in its order.
@@ -132,13 +129,11 @@ func (f *Facts) waitsFor() string {
 }
 
 func openChecks(wl *kueue.Workload) string {
-	var open []string
-	for _, check := range wl.Status.AdmissionChecks {
-		if check.State != kueue.CheckStateReady {
-			open = append(open, fmt.Sprintf("admission check %s (%s)", check.Name, check.State))
-		}
+	open := picked(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
+	said := func(c *kueue.AdmissionCheckState) string {
+		return fmt.Sprintf("admission check %s (%s)", c.Name, c.State)
 	}
-	return strings.Join(open, ", ")
+	return strings.Join(kueuelib.Map(open, said), ", ")
 }
 
 func jobSetLinks(f *Facts) []Link {
@@ -175,7 +170,7 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob, groups []PodGroup
 	var links []Link
 	for _, job := range f.jobsOf(rj.Name) {
 		pods := picked(groups, func(g PodGroup) bool { return g.Job == job.Name })
-		links = append(links, jobLink(f, job, len(pods) > 0))
+		links = append(links, jobLink(f, &job, len(pods) > 0))
 		for n := range pods {
 			l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(pods[n].Pods), "pod"), State: pods[n].State, Pods: &pods[n]}
 			if pods[n].blocked() {

@@ -186,28 +186,27 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 	if err != nil {
 		return err
 	}
-	in, err := readFiles(documents, namespace)
+	jobs, unread, err := readFiles(documents, namespace)
 	if err != nil {
 		return err
 	}
-	previews, err := newPreviews(ctx, c, renderer, in)
+	previews, err := newPreviews(ctx, c, renderer, documents, namespace)
 	if err != nil {
 		return err
 	}
 	var all []Explanation
-	fs := newForesight(ctx, c, namespace, o.running.Told, len(in.jobs))
-	for i := range in.jobs {
-		facts, err := previews.of(ctx, &in.jobs[i])
+	fs := newForesight(ctx, c, namespace, o.running.Told, len(jobs))
+	for i := range jobs {
+		facts, err := previews.of(ctx, &jobs[i])
 		if err != nil {
 			return err
 		}
 		all = append(all, foreseen(ctx, fs, facts))
 	}
-	return errors.Join(o.tell(all), in.unread)
+	return errors.Join(o.tell(all), unread)
 }
 
-// tell prints one TrainJob that is named as an object, those of files as a list. It fails where what was asked for is not
-// to be seen; of a job that waits there are Kueue's words.
+// tell prints a TrainJob that is named as an object, those of files as a list. It fails where that is not to be seen.
 func (o *options) tell(all []Explanation) error {
 	if err := o.print(all); err != nil {
 		return err

@@ -2,9 +2,8 @@
 
 // Package explain tells why a TrainJob waits, where it will land and who set what.
 //
-// Facts are what was read of a TrainJob and of the cluster around it; everything else is pure:
-// StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
-// all that there is to say.
+// Facts are what was read of a TrainJob and of the cluster around it; everything else is pure: StateOf tells the state in
+// one sentence, Flavors what every flavor can do for it, and Explain all that there is to say.
 package explain
 
 import (
@@ -18,7 +17,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -27,68 +25,45 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// patience is how long a controller may take to do its next step before people are told
-// that it does not.
+// patience is how long a controller may take to do its next step before people are told that it does not.
 const patience = 15 * time.Second
 
-// Facts is what was read of one TrainJob. A field that is empty says that there is no such
-// thing, unless Unseen or Cluster name its kind.
+// Facts is what was read of one TrainJob. What is empty is not there, unless Unseen or Cluster name its kind.
 type Facts struct {
 	Around
 
-	Job *trainjob.TrainJob
-	// Workload is Kueue's record of the job; nil while it has none.
-	Workload *kueue.Workload
-	// JobSet is what Trainer made of the job, Jobs are what JobSet made of that.
-	JobSet *jobsetapi.JobSet
-	Jobs   []batchv1.Job
-	// Pods are those of the Jobs, the ones on their way out included.
-	Pods []corev1.Pod
-	// Warnings are warning events about the job and what was made of it, the latest first.
-	Warnings []corev1.Event
-	// PodEvents are what kubelets say of pods whose containers they make, the latest first: which
-	// image they pull, and what goes wrong.
-	PodEvents []corev1.Event
+	Job       *trainjob.TrainJob
+	Workload  *kueue.Workload   // Kueue's record of the job; nil while it has none
+	JobSet    *jobsetapi.JobSet // what Trainer made of the job, Jobs are what JobSet made of that
+	Jobs      []batchv1.Job
+	Pods      []corev1.Pod   // those of the Jobs, the ones on their way out included
+	Warnings  []corev1.Event // warning events about the job and what was made of it, the latest first
+	PodEvents []corev1.Event // what kubelets say of pods that they make, the latest first
 
-	// Fields are the values of the rendered JobSet with their owners.
-	Fields []provenance.Field
-	// PodSets are those of the Workload, without pods that are done, or, without one, those that Kueue would see.
-	PodSets []kueue.PodSet
-	// Undescribed is why there are no PodSets: a runtime that is missing, for one.
-	Undescribed error
+	Fields      []provenance.Field // the values of the rendered JobSet with their owners
+	PodSets     []kueue.PodSet     // those of the Workload without pods that are done, or those that Kueue would see
+	Undescribed error              // why there are no PodSets: a runtime that is missing, for one
 
-	// Namespace is the job's; nil where the user may not see it.
-	Namespace *corev1.Namespace
-	// Visible is the position as Kueue reports it; nil where it has to be computed.
-	Visible *Position
+	Namespace *corev1.Namespace // the job's; nil where the user may not see it
+	Visible   *Position         // the position as Kueue reports it; nil where it has to be computed
 
-	// Replaces is set for a manifest of a TrainJob that there is: of that, no Workload is left in Cluster.
-	Replaces bool
-	// Priority is what a manifest's Workload would have, or that of a job if it had the class Supposed.
-	Priority int32
-	// Supposed is the WorkloadPriorityClass that the job does not have; empty for one as it is.
-	Supposed string
-	// PriorityUnseen is set where the user may not read the priority classes for that.
-	PriorityUnseen bool
-	// Uncopied is set in a worker of MultiKueue that has the job's Workload, and not the TrainJob yet.
-	Uncopied bool
-	// Workers are the clusters that MultiKueue gave the job to, or may; those that were looked into.
-	Workers []Worker
+	Replaces       bool     // set for a manifest of a TrainJob that there is: of that, no Workload is left in Cluster
+	Priority       int32    // what a manifest's Workload would have, or that of a job if it had the class Supposed
+	Supposed       string   // the WorkloadPriorityClass that the job does not have; empty for one as it is
+	PriorityUnseen bool     // set where the user may not read the priority classes for that
+	Uncopied       bool     // set in a worker that has the job's Workload, and not the TrainJob yet
+	Workers        []Worker // the clusters that MultiKueue gave the job to, or may; those that were looked into
 }
 
 // queueName is the LocalQueue that the job asks for; empty for none.
 func (f *Facts) queueName() string {
-	if f.Workload != nil && f.Workload.Spec.QueueName != "" {
-		return string(f.Workload.Spec.QueueName)
-	}
-	return f.Job.Labels[kueueconstants.QueueLabel]
+	return cmp.Or(string(ptr.Deref(f.Workload, kueue.Workload{}).Spec.QueueName), f.Job.Labels[kueueconstants.QueueLabel])
 }
 
 func (f *Facts) localQueue() *kueue.LocalQueue {
@@ -104,21 +79,13 @@ func (f *Facts) clusterQueueName() kueue.ClusterQueueReference {
 	if f.Workload != nil && f.Workload.Status.Admission != nil {
 		return f.Workload.Status.Admission.ClusterQueue
 	}
-	if queue := f.localQueue(); queue != nil {
-		return queue.Spec.ClusterQueue
-	}
-	return ""
+	return ptr.Deref(f.localQueue(), kueue.LocalQueue{}).Spec.ClusterQueue
 }
 
-// condition returns a condition of the Workload that is true, or nil.
 func (f *Facts) condition(name string) *metav1.Condition {
-	if f.Workload == nil {
-		return nil
-	}
-	return state.True(f.Workload, name)
+	return kueuelib.True(ptr.Deref(f.Workload, kueue.Workload{}).Status.Conditions, name)
 }
 
-// warning returns the latest warning event with one of the reasons, or nil.
 func (f *Facts) warning(reasons ...string) *corev1.Event {
 	return find(f.Warnings, func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
 }
@@ -137,20 +104,15 @@ func (f *Facts) begun() time.Time {
 	return cmp.Or(f.conditionSince(kueue.WorkloadAdmitted), &f.Job.CreationTimestamp).Time
 }
 
-// conditionSince is since when a condition of the Workload is true; nil where it is not.
 func (f *Facts) conditionSince(name string) *metav1.Time {
-	if c := f.condition(name); c != nil {
-		return since(c.LastTransitionTime)
-	}
-	return nil
+	return since(ptr.Deref(f.condition(name), metav1.Condition{}).LastTransitionTime)
 }
 
 func (f *Facts) livePods() []corev1.Pod {
 	return picked(f.Pods, func(p corev1.Pod) bool { return !podset.PodEnded(&p) })
 }
 
-// Queues returns the LocalQueue that the job asks for and the ClusterQueue behind it; empty
-// where there is none, or none to be seen.
+// Queues returns the LocalQueue that the job asks for and the ClusterQueue behind it; empty where there is none, or none seen.
 func (f *Facts) Queues() (local, cluster string) {
 	return f.queueName(), string(f.clusterQueueName())
 }
@@ -162,28 +124,30 @@ func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
 	return sum
 }
 
+// assignments are what the job's PodSets were given; none without an admission.
+func (f *Facts) assignments() []kueue.PodSetAssignment {
+	return ptr.Deref(ptr.Deref(f.Workload, kueue.Workload{}).Status.Admission, kueue.Admission{}).PodSetAssignments
+}
+
 // Assigned names the flavors that the job has: those of its GPUs, where it has any.
 func (f *Facts) Assigned() []string {
-	if f.Workload == nil || f.Workload.Status.Admission == nil {
-		return nil
-	}
-	all, ofGPUs := sets.New[string](), sets.New[string]()
-	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
+	var all, ofGPUs []string
+	for _, assignment := range f.assignments() {
 		for name, flavor := range assignment.Flavors {
-			all.Insert(string(flavor))
+			all = append(all, string(flavor))
 			if gpu.IsResource(name) {
-				ofGPUs.Insert(string(flavor))
+				ofGPUs = append(ofGPUs, string(flavor))
 			}
 		}
 	}
 	if len(ofGPUs) > 0 {
-		return sets.List(ofGPUs)
+		all = ofGPUs
 	}
-	return sets.List(all)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// podSetsOf returns the PodSets of a Workload without the pods whose quota was given back because they are done: also one
-// that waits again asks for no more. A finished one tells what it has asked for.
+// podSetsOf returns the PodSets of a Workload without pods that are done: also one that waits again asks for no more.
 func podSetsOf(wl *kueue.Workload) []kueue.PodSet {
 	podSets := slices.Clone(wl.Spec.PodSets)
 	for i := range podSets {
@@ -192,6 +156,7 @@ func podSetsOf(wl *kueue.Workload) []kueue.PodSet {
 	return podSets
 }
 
+// doneOf counts the pods of a PodSet whose quota was given back; none of a finished Workload, which tells what it has asked for.
 func doneOf(wl *kueue.Workload, podSet kueue.PodSetReference) int32 {
 	if wl == nil || kueuelib.IsFinished(wl) {
 		return 0
@@ -200,8 +165,7 @@ func doneOf(wl *kueue.Workload, podSet kueue.PodSetReference) int32 {
 	return ptr.Deref(done, kueue.ReclaimablePod{}).Count
 }
 
-// requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
-// thousandths), as far as its configuration has it counted; nil is all.
+// requestsOf returns what all pods of a PodSet ask for, in Kueue's units, as far as its configuration has it counted; nil is all.
 func requestsOf(ps *kueue.PodSet, by *configapi.Resources) map[corev1.ResourceName]int64 {
 	requests := perPodOf(ps, by)
 	for name := range requests {
@@ -253,17 +217,13 @@ func quantity(name corev1.ResourceName, amount int64) string {
 	return number(name, amount) + " " + string(name)
 }
 
-// needs sums up what PodSets ask for, in words: the GPUs or, where there are none,
-// everything.
+// needs sums up what PodSets ask for, in words: the GPUs or, where there are none, everything.
 func needs(podSets []kueue.PodSet) string {
 	sum := sumOf(podSets)
 	names := sortedResources(sum)
 	if n := slices.IndexFunc(names, func(name corev1.ResourceName) bool { return !gpu.IsResource(name) }); n > 0 {
 		names = names[:n]
 	}
-	var parts []string
-	for _, name := range names {
-		parts = append(parts, quantity(name, sum[name]))
-	}
+	parts := kueuelib.Map(names, func(name *corev1.ResourceName) string { return quantity(*name, sum[*name]) })
 	return cmp.Or(strings.Join(parts, " and "), "nothing that has a quota")
 }

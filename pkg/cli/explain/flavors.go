@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -18,8 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// Flavors returns a verdict for every PodSet and every flavor of the job's ClusterQueue in
-// Kueue's order: PodSets as they come, flavors as the ClusterQueue has them.
+// Flavors returns a verdict for every PodSet and every flavor of the job's ClusterQueue, in Kueue's order.
 func Flavors(f *Facts) []Verdict {
 	cq := f.clusterQueue()
 	if cq == nil {
@@ -33,13 +34,11 @@ func Flavors(f *Facts) []Verdict {
 	return verdicts
 }
 
-// assigner goes through the PodSets as Kueue does, for which the earlier ones take part of
-// the quota.
+// assigner goes through the PodSets as Kueue does, for which the earlier ones take part of the quota.
 type assigner struct {
 	*Facts
-	cq *kueue.ClusterQueue
-	// counts is what Kueue counts by.
-	counts *configapi.Resources
+	cq     *kueue.ClusterQueue
+	counts *configapi.Resources // what Kueue counts by
 	taken  map[kueuelib.FlavorResource]kueuelib.Amount
 }
 
@@ -70,8 +69,7 @@ func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
 	return verdicts
 }
 
-// withoutFlavor returns a verdict for what no flavor of the ClusterQueue has, or for a PodSet that gets no flavor, and
-// so none with a topology, since it asks for nothing.
+// withoutFlavor is about what no flavor of the ClusterQueue has, and a PodSet that asks for nothing, so that it gets no flavor.
 func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceName]int64) []Verdict {
 	v := Verdict{PodSet: string(ps.Name), group: -1}
 	// One of a group has the topology of the group.
@@ -82,20 +80,18 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 			"have the pods of replicated job %s ask for something that ClusterQueue %s has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such",
 			ps.Name, a.cq.Name)}
 	}
-	var covered []string
+	var covered []corev1.ResourceName
 	for _, group := range a.cq.Spec.ResourceGroups {
-		for _, name := range group.CoveredResources {
-			covered = append(covered, string(name))
-		}
+		covered = append(covered, group.CoveredResources...)
 	}
 	for _, name := range sortedResources(requests) {
-		if slices.Contains(covered, string(name)) || kueuelib.IgnoresUndeclared(a.counts) {
+		if slices.Contains(covered, name) || kueuelib.IgnoresUndeclared(a.counts) {
 			continue
 		}
 		v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
 		v.Reasons = append(v.Reasons, *lasts(NotInQueue, fmt.Sprintf("ClusterQueue %s has no quota for %s", a.cq.Name, name),
 			"ask for what it has (%s), or add %s to a resource group of ClusterQueue %s, or take the request out of the job or its runtime",
-			strings.Join(covered, ", "), name, a.cq.Name))
+			strings.Join(kueuelib.Map(covered, func(name *corev1.ResourceName) string { return string(*name) }), ", "), name, a.cq.Name))
 	}
 	if len(v.Reasons) == 0 {
 		return nil
@@ -115,8 +111,7 @@ func (a *assigner) take(verdicts []Verdict) {
 	}
 }
 
-// verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether
-// there is quota.
+// verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether there is quota.
 func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference, wanted map[corev1.ResourceName]int64) Verdict {
 	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Done: ps.Count == 0 && doneOf(a.Workload, ps.Name) > 0, Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
 	for _, resource := range sortedResources(wanted) {
@@ -146,21 +141,17 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 	return v
 }
 
-// assigns reports whether an admission gives a PodSet a flavor.
 func assigns(admission *kueue.Admission, podSet kueue.PodSetReference, flavor kueue.ResourceFlavorReference) bool {
 	return admission != nil && slices.ContainsFunc(admission.PodSetAssignments, func(psa kueue.PodSetAssignment) bool {
 		return psa.Name == podSet && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), flavor)
 	})
 }
 
-// quota compares what is requested with what there is. Without a look at the Workloads
-// nobody can tell what is free, only what there could be.
+// quota compares what is requested with what there is. Who may not see all Workloads cannot tell what is free.
 func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *Reason) {
 	name, spec := kueue.ClusterQueueReference(a.cq.Name), inventory.QuotaOf(a.cq.Spec.ResourceGroups, at.Flavor, at.Resource)
-	amount := Amount{Resource: at.Resource, Requested: requested}
-	if spec != nil {
-		amount.Quota = kueuelib.ResourceValue(at.Resource, spec.NominalQuota)
-	}
+	quota := kueuelib.ResourceValue(at.Resource, ptr.Deref(spec, kueue.ResourceQuota{}).NominalQuota)
+	amount := Amount{Resource: at.Resource, Requested: requested, Quota: quota}
 	now, unlimited := a.Cluster.now.ClusterQueue(name), a.Cluster.unlimited.ClusterQueue(name)
 	if now == nil {
 		return amount, nil // Inactive: StateOf says why.
@@ -226,4 +217,37 @@ func (f *Facts) quotaRemedy() string {
 func sortedResources[T any](amounts map[corev1.ResourceName]T) []corev1.ResourceName {
 	names := slices.Sorted(maps.Keys(amounts))
 	return append(picked(names, gpu.IsResource), slices.DeleteFunc(names, gpu.IsResource)...)
+}
+
+func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
+	var reasons []Reason
+	for _, rule := range inventory.Checks(a.cq) {
+		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
+			continue
+		}
+		if r := a.Cluster.checkInactive(rule.Name); r != nil {
+			reasons = append(reasons, *r)
+		}
+	}
+	return reasons
+}
+
+// checkInactive tells why nobody looks after an admission check; nil when somebody does, or where that cannot be seen.
+func (c *Cluster) checkInactive(name kueue.AdmissionCheckReference) *Reason {
+	check, why := inventory.Find(c.AdmissionChecks, "", string(name)), "it does not exist"
+	if check != nil {
+		switch active := apimeta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive); {
+		case active == nil:
+			why = fmt.Sprintf("its controller %s has not answered", check.Spec.ControllerName)
+		case active.Status == metav1.ConditionTrue:
+			return nil
+		default:
+			why = active.Message
+		}
+	}
+	if !c.Saw(inventory.AdmissionChecks) {
+		return nil
+	}
+	return lasts(Check, fmt.Sprintf("admission check %s is not active: %s", name, why),
+		"see that the controller of AdmissionCheck %s runs: kubectl describe admissioncheck %s", name, name)
 }

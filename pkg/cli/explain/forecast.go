@@ -29,16 +29,13 @@ import (
 
 // Preempted is a job that Kueue would stop for another.
 type Preempted struct {
-	// Job is "namespace/name".
-	Job          string `json:"job"`
+	Job          string `json:"job"` // "namespace/name"
 	ClusterQueue string `json:"clusterQueue"`
 	Priority     int32  `json:"priority"`
-	// Reason is that of Kueue's condition Preempted; empty for one that stops for another reason already.
-	Reason string `json:"reason"`
+	Reason       string `json:"reason"` // that of Kueue's condition Preempted; empty for one that stops already
 }
 
-// forecast returns what Kueue's scheduler does with the job next, by its own code; nil where
-// the user may not see what it goes by, and where it does not come to look.
+// forecast returns what Kueue's scheduler does with the job next; nil where that cannot be seen, or it does not come to look.
 func (f *Facts) forecast() *scheduler.Decision {
 	if !f.seesQueues() || f.PriorityUnseen || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil
@@ -48,7 +45,7 @@ func (f *Facts) forecast() *scheduler.Decision {
 		return decision
 	}
 	// Fair sharing that is not seen is not off: what it would change is not known.
-	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(f.preempts(other), f.preempts(decision)) {
+	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(preempted(other), preempted(decision)) {
 		return nil
 	}
 	return decision
@@ -137,44 +134,32 @@ func frontText(wl *kueue.Workload) string {
 	return fmt.Sprintf("%s (priority %d)", inventory.JobName(wl), kueuelib.Priority(wl))
 }
 
-// preempts lists whom a decision stops.
-func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
-	if d == nil {
-		return nil
-	}
-	var all []Preempted
-	for _, wl := range d.Victims {
-		all = append(all, Preempted{
-			Job: inventory.JobName(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl), Reason: state.ReasonOf(wl, kueue.WorkloadPreempted),
-		})
-	}
-	return all
+func preempted(d *scheduler.Decision) []Preempted {
+	return kueuelib.Map(d.Victims, func(victim **kueue.Workload) Preempted {
+		wl := *victim
+		return Preempted{inventory.JobName(wl), string(wl.Status.Admission.ClusterQueue), kueuelib.Priority(wl), state.ReasonOf(wl, kueue.WorkloadPreempted)}
+	})
 }
 
-func (f *Facts) victimsText(d *scheduler.Decision) string {
-	var parts []string
-	for _, v := range f.preempts(d) {
-		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
-	}
-	return show.Few(parts, 3)
+func victimsText(d *scheduler.Decision) string {
+	return show.Few(kueuelib.Map(preempted(d), func(v *Preempted) string {
+		return fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already"))
+	}), 3)
 }
 
-// markPreempting marks the flavors that Kueue would make room in.
-func markPreempting(verdicts []Verdict, d *scheduler.Decision) {
-	if d == nil || d.Outcome != scheduler.Preempts {
-		return
-	}
-	for i := range verdicts {
-		v := &verdicts[i]
-		v.Preempts = !v.Fits && assigns(d.Admission, kueue.PodSetReference(v.PodSet), kueue.ResourceFlavorReference(v.Flavor))
+// preempts tells whom a decision stops, and in which flavors it makes room.
+func (e *Explanation) preempts(d scheduler.Decision) {
+	e.Preempts = preempted(&d)
+	for i := range e.Flavors {
+		v := &e.Flavors[i]
+		v.Preempts = d.Outcome == scheduler.Preempts && !v.Fits && assigns(d.Admission, kueue.PodSetReference(v.PodSet), kueue.ResourceFlavorReference(v.Flavor))
 	}
 }
 
 // foresight tells when jobs start that wait. All are of one cluster, whose TrainJobs are read once.
 type foresight struct {
-	told outlook.Told
-	// asks is how often it is asked: all of them share the time of a command.
-	asks      int
+	told      outlook.Told
+	asks      int // how often it is asked: all of them share the time of a command
 	trainJobs func() ([]trainjob.TrainJob, error)
 }
 
@@ -235,10 +220,7 @@ func (fs *foresight) starts(ctx context.Context, jobs ...*Facts) (map[*Facts]*ou
 		warnings = append(warnings, "Kueue is taken to go by its defaults; not seen: "+played[0].KueueUnseen)
 	}
 	q.Time /= time.Duration(fs.asks)
-	var waiting []*kueue.Workload
-	for _, f := range played {
-		waiting = append(waiting, f.workload())
-	}
+	waiting := kueuelib.Map(played, func(f **Facts) *kueue.Workload { return (*f).workload() })
 	answers, err := outlook.Of(ctx, q, waiting...)
 	for n, f := range played {
 		if start := answers[client.ObjectKeyFromObject(waiting[n])]; start != nil {
@@ -256,14 +238,13 @@ func Starts(ctx context.Context, c client.Client, s *Snapshot, namespace string,
 	return newForesight(ctx, c, namespace, told, 1).starts(ctx, s.Facts...)
 }
 
-// StartOf returns when a TrainJob would start that has just been created, or is about to be; one that is in no queue, or cannot
-// be described, has that told as why it is unknown.
+// StartOf returns when a TrainJob would start that has just been created, or is about to be; or why that is unknown.
 func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told outlook.Told) (*outlook.Start, error) {
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
 	if err != nil {
 		return nil, err
 	}
-	previews, err := newPreviews(ctx, c, renderer, &files{namespace: job.Namespace})
+	previews, err := newPreviews(ctx, c, renderer, nil, job.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/cpuset"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,45 +29,33 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// podsMade counts the pods that are there, without those that have failed, and those that there should be by now: what
-// Jobs that are not over want at a time, and those of Jobs that are due.
+// podsMade counts the pods that are there, but for failed ones, and those that Jobs want by now, those to come included.
 func (f *Facts) podsMade() (made, wanted int32) {
-	for i := range f.Jobs {
-		job := &f.Jobs[i]
-		if podset.JobEnded(job) {
+	for _, job := range f.Jobs {
+		if podset.JobEnded(&job) {
 			continue
 		}
-		wanted += max(0, podset.PodsOfJob(&job.Spec)-failedIndexes(job))
-		for j := range f.Pods {
-			if pod := &f.Pods[j]; pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Status.Phase != corev1.PodFailed {
-				made++
-			}
-		}
+		wanted += max(0, podset.PodsOfJob(&job.Spec)-failedIndexes(&job))
+		made += int32(len(picked(f.Pods, func(pod corev1.Pod) bool {
+			return pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Status.Phase != corev1.PodFailed
+		})))
 	}
 	if f.JobSet == nil {
 		return made, wanted
 	}
-	for i := range f.JobSet.Spec.ReplicatedJobs {
-		rj := &f.JobSet.Spec.ReplicatedJobs[i]
-		wanted += f.jobsDue(rj) * podset.PodsPerReplica(rj)
+	for _, rj := range f.JobSet.Spec.ReplicatedJobs {
+		wanted += f.jobsDue(&rj) * podset.PodsPerReplica(&rj)
 	}
 	return made, wanted
 }
 
 // failedIndexes counts those of a Job for which it makes no pods any more, such as "1,3-5".
-func failedIndexes(job *batchv1.Job) (n int32) {
-	for span := range strings.SplitSeq(ptr.Deref(job.Status.FailedIndexes, ""), ",") {
-		first, last, _ := strings.Cut(span, "-")
-		from, err := strconv.Atoi(first)
-		if to, _ := strconv.Atoi(cmp.Or(last, first)); err == nil {
-			n += int32(to - from + 1)
-		}
-	}
-	return n
+func failedIndexes(job *batchv1.Job) int32 {
+	indexes, _ := cpuset.Parse(ptr.Deref(job.Status.FailedIndexes, "")) // Both are written alike.
+	return int32(indexes.Size())
 }
 
-// jobsToCome reports whether JobSet has yet to make or to resume Jobs. It makes Service and
-// volume claims before that, so whatever refused them once has been overcome afterwards.
+// jobsToCome reports whether JobSet has yet to make or resume Jobs. It makes Service and volume claims before that.
 func (f *Facts) jobsToCome() bool {
 	due := func(rj *jobsetapi.ReplicatedJob) bool { return f.jobsDue(rj) > 0 }
 	suspended := func(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) && !podset.JobEnded(job) }
@@ -92,47 +81,33 @@ func (f *Facts) awaited(rj *jobsetapi.ReplicatedJob) *jobsetapi.DependsOn {
 	return find(on, func(on *jobsetapi.DependsOn) bool { return !f.reached(on) })
 }
 
-// reached reports whether the replicated job that another waits for is so far, by the rule of
-// JobSet's dependencyReachedStatus. It goes by the Jobs: JobSet does not note how far they are
-// while it cannot make the next.
+// reached reports whether the replicated job that another waits for is so far, by the rule of JobSet's
+// dependencyReachedStatus. It goes by the Jobs: JobSet does not note how far they are while it cannot make the next.
 func (f *Facts) reached(on *jobsetapi.DependsOn) bool {
 	rj := find(f.JobSet.Spec.ReplicatedJobs, func(rj *jobsetapi.ReplicatedJob) bool { return rj.Name == on.Name })
-	reached := picked(f.jobsOf(on.Name), func(job *batchv1.Job) bool {
+	reached := picked(f.jobsOf(on.Name), func(job batchv1.Job) bool {
 		if on.Status == jobsetapi.DependencyReady {
-			return podset.JobEnded(job) || job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podset.PodsOfJob(&job.Spec)
+			return podset.JobEnded(&job) || job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podset.PodsOfJob(&job.Spec)
 		}
-		return podset.JobHas(job, batchv1.JobComplete)
+		return podset.JobHas(&job, batchv1.JobComplete)
 	})
 	return rj != nil && len(reached) >= int(rj.Replicas)
 }
 
-func (f *Facts) jobsOf(replicatedJob string) []*batchv1.Job {
-	var jobs []*batchv1.Job
-	for i := range f.Jobs {
-		if f.Jobs[i].Labels[jobsetapi.ReplicatedJobNameKey] == replicatedJob {
-			jobs = append(jobs, &f.Jobs[i])
-		}
-	}
-	return jobs
+func (f *Facts) jobsOf(replicatedJob string) []batchv1.Job {
+	return picked(f.Jobs, func(job batchv1.Job) bool { return job.Labels[jobsetapi.ReplicatedJobNameKey] == replicatedJob })
 }
 
 // backoff is how long the Job controller may wait before it makes a pod in place of one that has failed.
 const backoff = 10 * time.Minute
 
-// podsDue returns from when on Jobs have pods: when the last Job before them has completed, when they make others in place
-// of those that have failed, or a time after that.
+// podsDue returns from when on Jobs have pods: they wait for Jobs before them, and before they replace failed pods.
 func (f *Facts) podsDue(since metav1.Time) metav1.Time {
 	due := []time.Time{since.Time}
 	for i := range f.Jobs {
-		if at := f.Jobs[i].Status.CompletionTime; at != nil {
-			due = append(due, at.Time)
-		}
+		due = append(due, ptr.Deref(f.Jobs[i].Status.CompletionTime, metav1.Time{}).Time)
 	}
-	for i := range f.Pods {
-		pod := &f.Pods[i]
-		if pod.Status.Phase != corev1.PodFailed {
-			continue
-		}
+	for _, pod := range picked(f.Pods, func(pod corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed }) {
 		due = append(due, pod.CreationTimestamp.Add(backoff))
 		for _, c := range pod.Status.Conditions {
 			due = append(due, c.LastTransitionTime.Add(backoff))
@@ -141,8 +116,7 @@ func (f *Facts) podsDue(since metav1.Time) metav1.Time {
 	return metav1.NewTime(slices.MaxFunc(due, time.Time.Compare))
 }
 
-// refusedMaking are the events of those who could not make something, from the TrainJob to the
-// pods. The latest whose product is missing tells what holds the job.
+// refusedMaking are events of those who could not make something. The latest whose product is missing holds the job.
 var refusedMaking = []refusal{
 	{"TrainJobResourcesCreationFailed", "JobSetRefused", "Trainer", "JobSet"},
 	{"JobCreationFailed", "JobsRefused", "JobSet", "Jobs"},
@@ -153,43 +127,38 @@ var refusedMaking = []refusal{
 
 type refusal struct{ event, reason, who, what string }
 
-// unmade tells who could not make what of the job, and why; nil where nobody has said so in
-// the present attempt to start. Kinds are those that are missing, by their words in
-// refusedMaking.
+// unmade tells who could not make what of some kinds, and why; nil where nobody said so in the present attempt to start.
 func (f *Facts) unmade(kinds ...string) *State {
-	for i := range f.Warnings {
-		told := &f.Warnings[i]
-		at := slices.IndexFunc(refusedMaking, func(r refusal) bool { return r.event == told.Reason && slices.Contains(kinds, r.what) })
-		if at < 0 || eventTime(told).Before(f.begun()) {
-			continue
-		}
-		r, does := refusedMaking[at], "make"
-		if r.what == "JobSet" && f.JobSet != nil {
-			does = "change"
-		}
-		s := &State{Reason: r.reason, Stuck: true, Cause: told.Message,
-			Message: fmt.Sprintf("%s cannot %s its %s: %s", r.who, does, r.what, told.Message),
-			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it, and it is tried again; what is in spec.trainer takes another job",
-		}
-		if set := f.ofTrainer(told); set != "" {
-			s.Remedy = fmt.Sprintf("create the job again with another %s, which the message names and nobody can change", set)
-		}
-		if strings.Contains(told.Message, "exceeded quota") {
-			s.Remedy = "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
-			if mayEnd(told.Message) {
-				s.Stuck, s.Remedy = false, "wait until others in the namespace have ended, or raise the ResourceQuota that the message names"
-			}
-		}
-		return s
+	of := func(e *corev1.Event) int {
+		return slices.IndexFunc(refusedMaking, func(r refusal) bool { return r.event == e.Reason && slices.Contains(kinds, r.what) })
 	}
-	return nil
+	told := find(f.Warnings, func(e *corev1.Event) bool { return of(e) >= 0 && !eventTime(e).Before(f.begun()) })
+	if told == nil {
+		return nil
+	}
+	r, does := refusedMaking[of(told)], "make"
+	if r.what == "JobSet" && f.JobSet != nil {
+		does = "change"
+	}
+	s := &State{Reason: r.reason, Stuck: true, Cause: told.Message, Message: fmt.Sprintf("%s cannot %s its %s: %s", r.who, does, r.what, told.Message)}
+	set, exceeds := f.ofTrainer(told), strings.Contains(told.Message, "exceeded quota")
+	switch {
+	case exceeds && mayEnd(told.Message):
+		s.Stuck, s.Remedy = false, "wait until others in the namespace have ended, or raise the ResourceQuota that the message names"
+	case exceeds:
+		s.Remedy = "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
+	case set != "":
+		s.Remedy = fmt.Sprintf("create the job again with another %s, which the message names and nobody can change", set)
+	default:
+		s.Remedy = "change what the message names: the runtime or a patch of the job, or who refuses it, and it is tried again; what is in spec.trainer takes another job"
+	}
+	return s
 }
 
 // inJob are fields of a Job or pod that Trainer may have taken from spec.trainer.
 var inJob = regexp.MustCompile(`spec\.(parallelism|completions|containers\[(\d+)\]\.(image|command|args|env|resources))`)
 
-// ofTrainer names the field of spec.trainer that the API server refused in a Job or pod of the nodes; empty where the
-// job does not set it.
+// ofTrainer names the field of spec.trainer that was refused in a Job or pod of the nodes; empty where the job has none.
 func (f *Facts) ofTrainer(told *corev1.Event) string {
 	found, of := inJob.FindStringSubmatch(told.Message), f.Job.Spec.Trainer
 	if found == nil || of == nil || f.JobSet == nil {
@@ -209,18 +178,13 @@ func (f *Facts) ofTrainer(told *corev1.Event) string {
 	return "spec.trainer." + strings.Replace(found[3], "resources", "resourcesPerNode", 1)
 }
 
-// nodesNamedIn returns the containers of the replicated job that Trainer's nodes are made of, where a text names one of
-// its Jobs.
+// nodesNamedIn returns the containers of the nodes' replicated job, where a text names one of its Jobs.
 func (f *Facts) nodesNamedIn(text string) []corev1.Container {
-	for n := range f.JobSet.Spec.ReplicatedJobs {
-		rj := &f.JobSet.Spec.ReplicatedJobs[n]
-		containers := rj.Template.Spec.Template.Spec.Containers
-		ofNodes := slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == constants.Node })
-		if ofNodes && strings.Contains(text, f.JobSet.Name+"-"+rj.Name+"-") {
-			return containers
-		}
-	}
-	return nil
+	of := find(f.JobSet.Spec.ReplicatedJobs, func(rj *jobsetapi.ReplicatedJob) bool {
+		node := find(rj.Template.Spec.Template.Spec.Containers, func(c *corev1.Container) bool { return c.Name == constants.Node })
+		return node != nil && strings.Contains(text, f.JobSet.Name+"-"+rj.Name+"-")
+	})
+	return ptr.Deref(of, jobsetapi.ReplicatedJob{}).Template.Spec.Template.Spec.Containers
 }
 
 // unschedulable names what the scheduler says in a word of its own, where there is one.
@@ -238,15 +202,16 @@ func (f *Facts) unschedulable(pod *corev1.Pod, message string) (reason, remedy s
 			return corev1.PodReasonUnschedulable, remedy
 		}
 	}
+	// Several of what the scheduler says may be about nodes of other flavors.
+	if unseen := picked([]string{inventory.Flavors, inventory.Nodes}, func(kind string) bool { return !f.Cluster.Saw(kind) }); len(unseen) > 0 {
+		return corev1.PodReasonUnschedulable, fmt.Sprintf("ask an admin which of this it is, or for ClusterRole kueue-trainer-queues-viewer: you may not see %s", strings.Join(unseen, " and "))
+	}
 	return corev1.PodReasonUnschedulable, "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
 }
 
 // flavorsOf are those that a pod was admitted to, as they are now.
 func (f *Facts) flavorsOf(pod *corev1.Pod) (all []*kueue.ResourceFlavor) {
-	if f.Workload == nil || f.Workload.Status.Admission == nil {
-		return nil
-	}
-	for _, assigned := range f.Workload.Status.Admission.PodSetAssignments {
+	for _, assigned := range f.assignments() {
 		if string(assigned.Name) != pod.Labels[jobsetapi.ReplicatedJobNameKey] {
 			continue
 		}
@@ -261,13 +226,11 @@ func (f *Facts) flavorsOf(pod *corev1.Pod) (all []*kueue.ResourceFlavor) {
 
 // outdated is for a flavor whose nodeLabels were changed after the admission.
 func (f *Facts) outdated(pod *corev1.Pod, flavor *kueue.ResourceFlavor) string {
-	for key, value := range flavor.Spec.NodeLabels {
-		if pod.Spec.NodeSelector[key] != value {
-			return fmt.Sprintf("ResourceFlavor %s was changed since, and the pods keep its old node selector: kubectl trainjob requeue -n %s %s",
-				flavor.Name, f.Job.Namespace, f.Job.Name)
-		}
+	if labels.SelectorFromSet(flavor.Spec.NodeLabels).Matches(labels.Set(pod.Spec.NodeSelector)) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("ResourceFlavor %s was changed since, and the pods keep its old node selector: kubectl trainjob requeue -n %s %s",
+		flavor.Name, f.Job.Namespace, f.Job.Name)
 }
 
 // full reports whether nodes of a flavor have fewer GPUs than there is quota given of it, of a kind that the scheduler lacks.

@@ -19,13 +19,9 @@ import (
 )
 
 const (
-	// making is how long a kubelet may take to make the containers of a pod before people are told
-	// that it does not: to mount volumes, set up the network, and pull small images.
-	making = 5 * time.Minute
-	// pulling is how long it may pull an image; those for training have tens of gigabytes.
-	pulling = 20 * time.Minute
-	// healed is how long a container runs until the kubelet forgets that it crashed before.
-	healed = 10 * time.Minute
+	making  = 5 * time.Minute  // how long a kubelet may mount volumes, set up the network, and pull small images
+	pulling = 20 * time.Minute // how long it may pull an image; those for training have tens of gigabytes
+	healed  = 10 * time.Minute // how long a container runs until the kubelet forgets that it crashed before
 )
 
 // Reasons of pods, those that a kubelet works on in its words.
@@ -38,22 +34,16 @@ const (
 
 // PodGroup is pods of one Job that are in the same state.
 type PodGroup struct {
-	Job string `json:"job"`
-	// State is the pods' phase, or what they hang on.
-	State string `json:"state"`
-	// Reason is one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff.
-	Reason string `json:"reason"`
-	// Message is what scheduler or kubelet say.
-	Message string `json:"message,omitempty"`
-	// Restarts is how often a container that crashes over and over was started again, in the pod
-	// where that was most often, and ExitCode what its last run ended with.
-	Restarts int32    `json:"restarts,omitempty"`
-	ExitCode *int32   `json:"exitCode,omitempty"`
+	Job      string   `json:"job"`
+	State    string   `json:"state"`              // the pods' phase, or what they hang on
+	Reason   string   `json:"reason"`             // one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff
+	Message  string   `json:"message,omitempty"`  // what scheduler or kubelet say
+	Restarts int32    `json:"restarts,omitempty"` // the most of pods that crash over and over
+	ExitCode *int32   `json:"exitCode,omitempty"` // how their last runs ended
 	Pods     []string `json:"pods"`
 	Nodes    []string `json:"nodes,omitempty"`
 
-	// due is when the first of them counts as stuck, zero for never; and remedy what helps.
-	due    time.Time
+	due    time.Time // when the first of them counts as stuck, zero for never; and remedy what helps
 	remedy string
 }
 
@@ -85,8 +75,7 @@ func (f *Facts) podGroups() []PodGroup {
 	return groups
 }
 
-// alike reports whether pods are in the same state. Those that crash differ in how often they did,
-// and in their last words.
+// alike reports whether pods are in the same state. Those that crash differ in how often they did, and in their last words.
 func (g PodGroup) alike(o PodGroup) bool {
 	if g.Reason == crashLoop && g.Restarts > 0 && o.Restarts > 0 && ptr.Equal(g.ExitCode, o.ExitCode) {
 		o.Message = g.Message
@@ -171,16 +160,13 @@ func unmadePod(pod corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil
 }
 
-// initializing names the init container that works; empty for none. A sidecar goes on beside the
-// containers.
+// initializing names the init container that works; empty for none. A sidecar goes on beside the containers.
 func initializing(pod *corev1.Pod) string {
-	for _, status := range pod.Status.InitContainerStatuses {
+	works := find(pod.Status.InitContainerStatuses, func(status *corev1.ContainerStatus) bool {
 		of := find(pod.Spec.InitContainers, func(c *corev1.Container) bool { return c.Name == status.Name })
-		if status.State.Running != nil && (of == nil || of.RestartPolicy == nil) {
-			return status.Name
-		}
-	}
-	return ""
+		return status.State.Running != nil && ptr.Deref(of, corev1.Container{}).RestartPolicy == nil
+	})
+	return ptr.Deref(works, corev1.ContainerStatus{}).Name
 }
 
 // makingSince is when the step that a kubelet works on began, by all that it has finished before.
@@ -192,9 +178,7 @@ func makingSince(pod *corev1.Pod) time.Time {
 		}
 	}
 	for _, status := range pod.Status.InitContainerStatuses {
-		if ended := status.State.Terminated; ended != nil {
-			finished = append(finished, ended.FinishedAt.Time)
-		}
+		finished = append(finished, ptr.Deref(status.State.Terminated, corev1.ContainerStateTerminated{}).FinishedAt.Time)
 	}
 	return slices.MaxFunc(finished, time.Time.Compare)
 }
@@ -203,10 +187,7 @@ func makingSince(pod *corev1.Pod) time.Time {
 // nil for none. A run that lasts longer than the last one may be the one that does not fail.
 func (f *Facts) crashing(pod *corev1.Pod) *PodGroup {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		last := status.LastTerminationState.Terminated
-		if status.State.Terminated != nil {
-			last = status.State.Terminated
-		}
+		last := cmp.Or(status.State.Terminated, status.LastTerminationState.Terminated)
 		between := status.State.Waiting != nil && status.State.Waiting.Reason == crashLoop
 		switch {
 		case last == nil || last.ExitCode == 0 && !between:

@@ -3,50 +3,49 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Position is a Workload's place among those that wait in the same ClusterQueue.
 type Position struct {
-	// Place counts from 1.
-	Place int `json:"place"`
-	// Pending is how many wait.
-	Pending int `json:"pending"`
-	// Ahead is who waits in front, "namespace/name" of the jobs, the next one first.
-	Ahead []string `json:"ahead,omitempty"`
-	// Source tells where that comes from: Computed or Visibility.
-	Source Source `json:"source"`
+	Place   int      `json:"place"`             // counts from 1
+	Pending int      `json:"pending,omitempty"` // how many wait; 0 where the ClusterQueue, which tells, may not be read
+	Ahead   []string `json:"ahead,omitempty"`   // who waits in front, "namespace/name" of the jobs, the next one first
+	Source  Source   `json:"source"`            // where that comes from: Computed or Visibility
 }
 
 // Source is where a position comes from.
 type Source string
 
+// The sources of positions.
 const (
-	// Computed is from Workloads, ordered by priority, then by the time that Kueue queues by.
-	Computed Source = "computed"
-	// Visibility is Kueue's own answer.
-	Visibility Source = "visibility API"
+	Computed   Source = "computed"       // from Workloads, ordered by priority, then by the time that Kueue queues by
+	Visibility Source = "visibility API" // Kueue's own answer
 )
 
-// Place returns the job's place among those that wait in its ClusterQueue, by Kueue's own answer where there is one; nil for
-// a job that does not wait there, and where that cannot be seen.
+// Place returns the job's place in its ClusterQueue, Kueue's own answer first; nil where it does not wait, or that cannot be seen.
 func (f *Facts) Place() *Position {
 	if f.Visible != nil || f.Workload == nil || !f.Cluster.seesLines() {
 		return f.Visible
@@ -69,8 +68,7 @@ func (f *Facts) Place() *Position {
 
 func (c *Cluster) seesLines() bool { return c.Saw(inventory.Workloads) && c.Saw(inventory.LocalQueues) }
 
-// placeOf returns how many are before a Workload that waits. What Kueue does not look at, as in a stopped LocalQueue, has no
-// place and is before nobody. Fair sharing between LocalQueues is not counted.
+// placeOf returns how many are before a Workload that waits. What Kueue does not look at has no place, and is before nobody.
 func (c *Cluster) placeOf(wl *kueue.Workload, now time.Time) (n int, waits bool) {
 	if c.places == nil {
 		c.lines, c.places = map[kueue.ClusterQueueReference][]*kueue.Workload{}, map[types.UID]int{}
@@ -90,8 +88,7 @@ func (c *Cluster) placeOf(wl *kueue.Workload, now time.Time) (n int, waits bool)
 	return n, waits
 }
 
-// askPlaces asks Kueue, once for each LocalQueue in which a job waits. It is an option of Kueue:
-// where it is not served, or not to this user, it is asked no more.
+// askPlaces asks Kueue once for each LocalQueue in which a job waits, and no more where it does not answer.
 func askPlaces(ctx context.Context, c client.Client, all ...*Facts) {
 	answers := map[types.NamespacedName][]visibility.PendingWorkload{}
 	for _, f := range all {
@@ -113,10 +110,8 @@ func askPlaces(ctx context.Context, c client.Client, all ...*Facts) {
 		if mine == nil {
 			continue
 		}
-		f.Visible = &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
-		if cq := f.clusterQueue(); cq != nil {
-			f.Visible.Pending = int(cq.Status.PendingWorkloads)
-		}
+		pending := ptr.Deref(f.clusterQueue(), kueue.ClusterQueue{}).Status.PendingWorkloads
+		f.Visible = &Position{Place: int(mine.PositionInClusterQueue) + 1, Pending: int(pending), Source: Visibility}
 	}
 }
 
@@ -125,8 +120,7 @@ func (f *Facts) waitsForQuota() bool {
 	return f.Workload != nil && !kueuelib.IsFinished(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
 }
 
-// Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
-// first of every ClusterQueue, without fair sharing at those that borrow last.
+// Turns returns those of all that wait, by the UIDs of their Workloads: in each cycle the first of every ClusterQueue has one.
 func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]scheduler.Turn, error) {
 	if len(s.Facts) == 0 {
 		return nil, nil
@@ -149,25 +143,23 @@ func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]scheduler.Turn, err
 
 // ordinal is a place in words: 1st, 2nd, 11th.
 func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
+	suffix := map[int]string{1: "st", 2: "nd", 3: "rd"}[n%10]
+	if n%100 >= 11 && n%100 <= 13 {
+		suffix = "th"
 	}
-	return fmt.Sprintf("%d%s", n, suffix)
+	return fmt.Sprintf("%d%s", n, cmp.Or(suffix, "th"))
+}
+
+// text is the place, of all that wait as far as their number is known.
+func (p *Position) text() string {
+	if p.Pending == 0 {
+		return ordinal(p.Place) + " in its ClusterQueue"
+	}
+	return fmt.Sprintf("%s of %d pending", ordinal(p.Place), p.Pending)
 }
 
 func positionText(position *Position) string {
-	text := ordinal(position.Place)
-	if position.Pending > 0 {
-		text += fmt.Sprintf(" of %d pending", position.Pending)
-	}
+	text := position.text()
 	if ahead := position.Ahead; len(ahead) > 0 {
 		text += ", behind " + show.Few(ahead, 3)
 	}
@@ -175,4 +167,93 @@ func positionText(position *Position) string {
 		return text + " (computed)"
 	}
 	return text + " (says Kueue)"
+}
+
+var errNoClass = errors.New("its priority class does not exist")
+
+// classMissing tells of a WorkloadPriorityClass that is not there, and that the Workload does not have already; nil for none.
+func (f *Facts) classMissing() *State {
+	name := f.Job.Labels[kueueconstants.WorkloadPriorityClassLabel]
+	charged := f.Workload != nil && kueuelib.HasWorkloadPriorityClass(f.Workload) && f.Workload.Spec.PriorityClassRef.Name == name
+	if name == "" || charged || f.Classes == nil || f.class(name) != nil {
+		return nil
+	}
+	return &State{Reason: jobevents.ReasonNoPriority, Stuck: true, Cause: name,
+		Message: fmt.Sprintf("it names WorkloadPriorityClass %s, which does not exist", name),
+		Remedy:  "create it, or label the job with one that exists: " + f.otherClasses()}
+}
+
+// withPriority returns what the facts would be if a job that waits had another WorkloadPriorityClass.
+func (f *Facts) withPriority(ctx context.Context, name string) (*Facts, error) {
+	if f.Classes == nil {
+		return nil, exit.With(exit.Unseen, errors.New("you may not list WorkloadPriorityClasses: ask an admin to run this command"))
+	}
+	class := f.class(name)
+	if class == nil {
+		return nil, fmt.Errorf("there is no WorkloadPriorityClass %s: name another: %s", name, f.otherClasses())
+	}
+	if s := StateOf(f); s.Phase != Waiting && s.Phase != Unqueued {
+		return nil, fmt.Errorf("TrainJob %s/%s does not wait for quota (%s): --priority tells when one that does would get it", f.Job.Namespace, f.Job.Name, s.Phase)
+	}
+	other := *f
+	other.Job = f.Job.DeepCopy()
+	metav1.SetMetaDataLabel(&other.Job.ObjectMeta, kueueconstants.WorkloadPriorityClassLabel, name)
+	other.Supposed, other.Priority, other.Visible = name, class.Value, nil
+	i := *f.Cluster.Inventory
+	if f.Workload != nil {
+		other.Workload = f.Workload.DeepCopy()
+		other.Workload.Spec.Priority, other.Workload.Spec.PriorityClassRef = &class.Value, kueue.NewWorkloadPriorityClassRef(name)
+		i.Workloads = slices.Clone(i.Workloads)
+		for n := range i.Workloads {
+			if i.Workloads[n].UID == other.Workload.UID {
+				i.Workloads[n] = *other.Workload
+			}
+		}
+	}
+	var err error
+	other.Cluster, err = NewCluster(ctx, &i)
+	return &other, err
+}
+
+// above says that a higher priority would bring the job past another one; empty where it has that already.
+func (f *Facts) above(other *kueue.Workload, where string) string {
+	if other != nil && kueuelib.Priority(other) < kueuelib.Priority(f.workload()) {
+		return ""
+	}
+	return ", or give the job a higher priority than the one " + where
+}
+
+// raise says that a higher priority would help; empty where nobody is stopped for it, and nobody waits in front.
+func (f *Facts) raise() string {
+	const label = ", or raise the job's priority (label " + kueueconstants.WorkloadPriorityClassLabel + ")"
+	p := ptr.Deref(f.clusterQueue().Spec.Preemption, kueue.ClusterQueuePreemption{})
+	stops := !slices.Contains([]kueue.PreemptionPolicy{"", kueue.PreemptionPolicyNever}, p.WithinClusterQueue) ||
+		p.ReclaimWithinCohort == kueue.PreemptionPolicyLowerPriority ||
+		ptr.Deref(p.BorrowWithinCohort, kueue.BorrowWithinCohort{}).Policy == kueue.BorrowWithinCohortPolicyLowerPriority
+	switch {
+	case stops:
+		return label
+	case f.outranked():
+		return label + " above that of those in front"
+	}
+	return ""
+}
+
+// outranked reports whether others wait in front of the job, as far as that can be seen.
+func (f *Facts) outranked() bool {
+	if f.Workload != nil {
+		p := f.Place()
+		return p != nil && p.Place > 1
+	}
+	return slices.ContainsFunc(f.Cluster.Pending(), func(wl *kueue.Workload) bool {
+		return f.Cluster.ClusterQueueOf(wl) == f.clusterQueueName() && f.Cluster.InQueue(wl, f.Now) && kueuelib.Priority(wl) >= f.Priority
+	})
+}
+
+func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {
+	return inventory.Find(f.Classes.Items, "", name)
+}
+
+func (f *Facts) otherClasses() string {
+	return cmp.Or(strings.Join(inventory.Names(inventory.Objects(f.Classes.Items)), ", "), "there is none")
 }

@@ -60,43 +60,32 @@ func (f *Facts) render(ctx context.Context, renderer *trainjob.Renderer, runtime
 	return err
 }
 
-// files are the TrainJobs of manifests, and the runtimes beside them.
-type files struct {
-	jobs []trainjob.TrainJob
-
-	documents []manifest.File
-	namespace string
-	// unread is of documents that cannot be read.
-	unread error
-}
-
-// readFiles takes what it knows out of the documents; the others are left alone. Objects
-// without a namespace are in the one given.
-func readFiles(documents []manifest.File, namespace string) (*files, error) {
-	found := &files{documents: documents, namespace: namespace}
+// readFiles takes the TrainJobs out of documents, those without a namespace in one; unread is of what cannot be read.
+func readFiles(documents []manifest.File, namespace string) (jobs []trainjob.TrainJob, unread, err error) {
 	for i := range documents {
-		found.unread = errors.Join(found.unread, documents[i].Err())
+		unread = errors.Join(unread, documents[i].Err())
 	}
-	if err := manifest.Collect(documents, trainer.GroupVersion.Group, trainer.TrainJobKind, namespace, &found.jobs); err != nil {
-		return nil, err
+	if err := manifest.Collect(documents, trainer.GroupVersion.Group, trainer.TrainJobKind, namespace, &jobs); err != nil {
+		return nil, nil, err
 	}
-	if len(found.jobs) == 0 {
-		return nil, errors.Join(errors.New("there is no TrainJob in what -f names"), found.unread)
+	if len(jobs) == 0 {
+		return nil, nil, errors.Join(errors.New("there is no TrainJob in what -f names"), unread)
 	}
-	return found, nil
+	return jobs, unread, nil
 }
 
 // previews are of TrainJobs that do not exist yet: as if one had been created now, alone.
 type previews struct {
 	*reading
-	*files
-	renderer *trainjob.Renderer
+	renderer  *trainjob.Renderer
+	documents []manifest.File // they may have runtimes
+	within    string          // the namespace of what names none there
 }
 
-func newPreviews(ctx context.Context, c client.Client, renderer *trainjob.Renderer, in *files) (*previews, error) {
+func newPreviews(ctx context.Context, c client.Client, renderer *trainjob.Renderer, documents []manifest.File, within string) (*previews, error) {
 	r := newReading(c, "", "")
 	r.around(ctx)
-	return &previews{r, in, renderer}, r.err
+	return &previews{r, renderer, documents, within}, r.err
 }
 
 // of returns the facts of a TrainJob. Runtimes come from the files that it stands in, then from the cluster.
@@ -123,7 +112,7 @@ func (p *previews) of(ctx context.Context, job *trainjob.TrainJob) (*Facts, erro
 	if err != nil {
 		return nil, err
 	}
-	runtimes, err := manifest.NewRuntimes(schema, p.documents, p.files.namespace, p.client)
+	runtimes, err := manifest.NewRuntimes(schema, p.documents, p.within, p.client)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +129,7 @@ func (p *previews) of(ctx context.Context, job *trainjob.TrainJob) (*Facts, erro
 	return f, nil
 }
 
-// without leaves out the Workloads that a TrainJob of this name has now, and reports whether there are any: a manifest
-// competes with others, not with itself.
+// without leaves out the Workloads that a TrainJob of this name has, if any: a manifest does not compete with itself.
 func (r *reading) without(job *trainjob.TrainJob) bool {
 	others := picked(r.inventory.Workloads, func(wl kueue.Workload) bool {
 		owner := metav1.GetControllerOfNoCopy(&wl)

@@ -15,14 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -61,25 +61,23 @@ spec: {runtimeRef: {name: torch, kind: "%KIND"}}
 // harness reads a cluster that a scene describes.
 type harness struct {
 	*testing.T
-	objects []client.Object
-	// forbidden are kinds that may be listed in a namespace only.
-	forbidden []string
-	// denied are kinds that may not be listed at all.
-	denied []string
-	// deniedGets are kinds that may not be got.
-	deniedGets []string
-	// visible answers the visibility API; nil: it is not served.
-	visible []visibility.PendingWorkload
+	objects    []client.Object
+	forbidden  []string                     // kinds that may be listed in a namespace only
+	denied     []string                     // kinds that may not be listed at all
+	deniedGets []string                     // kinds that may not be got
+	visible    []visibility.PendingWorkload // answers of the visibility API; nil: it is not served
 }
 
 func (h *harness) client() client.WithWatch {
 	h.Helper()
+	seen := kit.Refusing(h.refuse)
+	seen.SubResourceGet = h.subResource
 	return kit.Fake(cluster.Scheme(), h.objects...).
 		WithIndex(&jobsetapi.JobSet{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
-		WithInterceptorFuncs(interceptor.Funcs{List: h.list, Get: h.get, SubResourceGet: h.subResource}).Build()
+		WithInterceptorFuncs(seen).Build()
 }
 
 // facts reads those of newScene's job.
@@ -96,48 +94,27 @@ func (h *harness) preview(file string, queue ...string) *Facts { return h.previe
 func (h *harness) previews(file string, queue ...string) (all []*Facts) {
 	h.Helper()
 	c := h.client()
-	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
-	previews := expect.Must(newPreviews(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h), in))(h)
-	for i := range in.jobs {
+	documents := []manifest.File{*manifest.Parse("job.yaml", []byte(file))}
+	jobs, _, err := readFiles(documents, "team")
+	expect.NoError(h, err)
+	previews := expect.Must(newPreviews(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h), documents, "team"))(h)
+	for i := range jobs {
 		for _, name := range queue {
-			metav1.SetMetaDataLabel(&in.jobs[i].ObjectMeta, kit.QueueLabel, name)
+			metav1.SetMetaDataLabel(&jobs[i].ObjectMeta, kit.QueueLabel, name)
 		}
-		all = append(all, expect.Must(previews.of(h.Context(), &in.jobs[i]))(h))
+		all = append(all, expect.Must(previews.of(h.Context(), &jobs[i]))(h))
 	}
 	return all
 }
 
-// managerConfig is a ConfigMap with the manager's configuration.
-func managerConfig(name, content string) *corev1.ConfigMap {
-	return kit.ConfigMap(config.Namespace, name, cluster.ManagerConfigKey, content)
-}
-
-func (h *harness) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-	of := (&client.ListOptions{}).ApplyOptions(opts)
-	kinds, _, err := c.Scheme().ObjectKinds(list)
-	if err != nil {
-		return err
-	}
-	kind := strings.TrimSuffix(kinds[0].Kind, "List")
-	if of.Namespace == "" && slices.Contains(h.forbidden, kind) || slices.Contains(h.denied, kind) {
+// refuse hides the CRD, too, which users may not read, so that the newest Trainer is assumed.
+func (h *harness) refuse(object any, key client.ObjectKey) error {
+	kind, listed := strings.CutSuffix(expect.Must(apiutil.GVKForObject(object.(runtime.Object), cluster.Scheme()))(h).Kind, "List")
+	if key.Name == trainjob.CRDName || !listed && slices.Contains(h.deniedGets, kind) ||
+		listed && (slices.Contains(h.denied, kind) || key.Namespace == "" && slices.Contains(h.forbidden, kind)) {
 		return kit.Forbidden(kind)
 	}
-	return c.List(ctx, list, opts...)
-}
-
-// get hides the CRD, which users may not read, so that the newest Trainer is assumed.
-func (h *harness) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if key.Name == trainjob.CRDName {
-		return kit.Forbidden("customresourcedefinitions")
-	}
-	kinds, _, err := c.Scheme().ObjectKinds(obj)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(h.deniedGets, kinds[0].Kind) {
-		return kit.Forbidden(kinds[0].Kind)
-	}
-	return c.Get(ctx, key, obj, opts...)
+	return nil
 }
 
 func (h *harness) subResource(_ context.Context, _ client.Client, name string, _, into client.Object, _ ...client.SubResourceGetOption) error {
@@ -232,7 +209,7 @@ func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 // TestPreview is in a cluster where newScene's job waits, with a runtime of 2 nodes.
 func TestPreview(t *testing.T) {
 	job, namespaced := fill(jobYAML, "ClusterTrainingRuntime", ""), fill(jobYAML, "TrainingRuntime", "")
-	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
+	ofCluster := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	kueueIs := func(configuration string) func(*harness) {
 		return func(h *harness) {
 			h.objects = append(h.objects, kit.ConfigMap(kueueconfig.Default.Namespace, kueueconfig.Default.Name, kueueconfig.Default.Key,
@@ -249,27 +226,26 @@ func TestPreview(t *testing.T) {
 		}
 	}
 	rules := func(h *harness) {
-		h.objects = append(h.objects, managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"))
+		h.objects = append(h.objects, kit.ConfigMap(config.Namespace, cluster.ManagerConfigMap+"-7g6h", cluster.ManagerConfigKey,
+			"tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"))
 	}
 	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
 	type row struct {
 		files  string
 		change func(*harness)
-		// want is pods of the first PodSet, the queue and the reason.
-		want string
-		// unseen are the configurations that decide, and that are not known.
-		unseen []string
+		want   string   // pods of the first PodSet, the queue and the reason
+		unseen []string // the configurations that decide, and that are not known
 	}
 	expect.Rows(t, map[string]row{
 		"the runtime of the cluster":       {files: job, want: "2  NoQueue", unseen: []string{missing}},
-		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: "3  NoQueue", unseen: []string{missing}},
+		"a runtime of the same files wins": {files: job + "---" + ofCluster("3"), want: "3  NoQueue", unseen: []string{missing}},
 		"a namespaced runtime, in the namespace of the command": {files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced,
 			want: "4  NoQueue", unseen: []string{missing}},
 		"no such runtime":             {files: namespaced, want: "0  RuntimeMissing", unseen: []string{missing}},
-		"a job that would be refused": {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: "0  CannotRun", unseen: []string{missing}},
+		"a job that would be refused": {files: job + "---" + strings.Replace(ofCluster("3"), "limits", "requests", 1), want: "0  CannotRun", unseen: []string{missing}},
 		"a priority class that is not there": {files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1),
 			want: "2  " + jobevents.ReasonNoPriority, unseen: []string{missing}},
-		"TrainJob and runtime in a list":          {files: listed(job, runtime("8")), want: "8  NoQueue", unseen: []string{missing}},
+		"TrainJob and runtime in a list":          {files: listed(job, ofCluster("8")), want: "8  NoQueue", unseen: []string{missing}},
 		"a namespace with a default queue":        {files: job, change: defaultQueue, want: "2 default Fits"},
 		"Kueue's configuration is known":          {files: job, change: kueueIs(""), want: "2  NoQueue"},
 		"Kueue's configuration is broken":         {files: job, change: kueueIs("metrics: ["), want: "2  NoQueue", unseen: []string{missing}},
@@ -295,9 +271,7 @@ func TestPreview(t *testing.T) {
 
 func clusterRuntime(t *testing.T, nodes string) client.Object {
 	t.Helper()
-	runtime := &trainer.ClusterTrainingRuntime{}
-	expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(runtimeYAML, "ClusterTrainingRuntime", nodes)), runtime))
-	return runtime
+	return expect.FromYAML[*trainer.ClusterTrainingRuntime](t, fill(runtimeYAML, "ClusterTrainingRuntime", nodes))
 }
 
 // TestStartOf has an answer for every TrainJob that it is asked of, and promises no start to one that explain says will not.
@@ -331,8 +305,7 @@ func TestStartOf(t *testing.T) {
 		s := newScene()
 		kit.With(s, tc.change)
 		h := &harness{T: t, objects: slices.Concat(s.objects(), inventory.Objects(s.inventory.Workloads), []client.Object{clusterRuntime(t, tc.nodes)}), deniedGets: tc.denied}
-		job := &trainjob.TrainJob{}
-		expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "ClusterTrainingRuntime", "")), job))
+		job := expect.FromYAML[*trainjob.TrainJob](t, fill(jobYAML, "ClusterTrainingRuntime", ""))
 		job.Labels = tc.labels
 		start := expect.Must(StartOf(t.Context(), h.client(), job, tc.told))(t)
 		expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
@@ -375,12 +348,6 @@ func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	})
 }
 
-func TestFilesWithoutTrainJob(t *testing.T) {
-	file := manifest.Parse("job.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))
-	_, err := readFiles([]manifest.File{*file}, "team")
-	expect.That(t, err != nil, "Files without a TrainJob were taken")
-}
-
 // fill returns a manifest for a kind of runtime.
 func fill(text, kind, nodes string) string {
 	return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
@@ -395,13 +362,13 @@ func listed(texts ...string) string {
 	return list
 }
 
-func TestUnreadableFilesHideNoTrainJob(t *testing.T) {
-	in, err := readFiles([]manifest.File{
-		*manifest.Parse("chart.yaml", []byte("{{- if .Values.a }}\na: 1\n{{- end }}\n")),
-		*manifest.Parse("job.yaml", []byte(jobYAML)),
-	}, "team")
-	if err != nil || len(in.jobs) != 1 {
-		t.Fatalf("%d TrainJobs, and error: %v", len(in.jobs), err)
-	}
-	expect.That(t, in.unread != nil && strings.HasPrefix(in.unread.Error(), "chart.yaml:1: "), "Unexpected error: %v", in.unread)
+// TestReadFiles has a file that cannot be read hide no TrainJob, and wants one.
+func TestReadFiles(t *testing.T) {
+	chart := *manifest.Parse("chart.yaml", []byte("{{- if .Values.a }}\na: 1\n{{- end }}\n"))
+	jobs, unread, err := readFiles([]manifest.File{chart, *manifest.Parse("job.yaml", []byte(jobYAML))}, "team")
+	expect.That(t, err == nil && len(jobs) == 1, "%d TrainJobs, and error: %v", len(jobs), err)
+	expect.That(t, strings.HasPrefix(expect.Text(unread), "chart.yaml:1: "), "Unexpected error: %v", unread)
+
+	_, _, err = readFiles([]manifest.File{*manifest.Parse("other.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))}, "team")
+	expect.That(t, err != nil, "Files without a TrainJob were taken")
 }

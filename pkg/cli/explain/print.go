@@ -10,19 +10,19 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 type printer struct {
 	out   io.Writer
 	paint show.Paint
-	// wide adds the nodes of pods, every flavor's numbers for every resource, and long values.
-	wide bool
-	// err is of the first table that could not be written.
-	err error
+	wide  bool  // adds the nodes of pods, every flavor's numbers for every resource, and long values
+	err   error // of the first table that could not be written
 }
 
 func (p *printer) say(format string, args ...any) {
@@ -35,8 +35,7 @@ func (p *printer) show(table *show.Table) { p.err = cmp.Or(p.err, table.Print(p.
 func (p *printer) table(all []Explanation) error {
 	table := show.NewTable("NAMESPACE", "NAME", "REASON", "WHY", "WHAT HELPS")
 	var unseen []string
-	for i := range all {
-		e := &all[i]
+	for _, e := range all {
 		table.Row(e.Namespace, e.Name, e.State.Paint(p.paint)(e.State.Reason), e.State.Message, e.State.Remedy)
 		unseen = append(unseen, e.Unseen...)
 	}
@@ -159,27 +158,17 @@ func (p *printer) flavors(e *Explanation) {
 	p.remedies(e)
 }
 
-// amounts are the ones worth a line: the first, which is the GPUs where there are any, and
-// what is missing.
+// amounts are the ones worth a line: the first, which is the GPUs where there are any, and what is missing.
 func (p *printer) amounts(v Verdict) []Amount {
 	if p.wide || len(v.Amounts) == 0 {
 		return v.Amounts
 	}
-	shown := []Amount{v.Amounts[0]}
-	for _, a := range v.Amounts[1:] {
-		if !v.Assigned && a.Requested > ptr.Deref(a.Free, a.Max) {
-			shown = append(shown, a)
-		}
-	}
-	return shown
+	missing := picked(v.Amounts[1:], func(a Amount) bool { return !v.Assigned && a.Requested > ptr.Deref(a.Free, a.Max) })
+	return append([]Amount{v.Amounts[0]}, missing...)
 }
 
 func (p *printer) verdict(v Verdict) string {
-	var texts []string
-	for _, r := range v.Reasons {
-		texts = append(texts, r.Message)
-	}
-	text := strings.Join(texts, "; ")
+	text := strings.Join(kueuelib.Map(v.Reasons, func(r *Reason) string { return r.Message }), "; ")
 	switch {
 	case v.Done:
 		return p.paint.Dim("done")
@@ -202,11 +191,10 @@ func (p *printer) verdict(v Verdict) string {
 func (p *printer) podSets(e *Explanation) {
 	table := show.NewTable("REPLICATED JOB", "PODS", "EACH")
 	for _, ps := range e.PodSets {
-		var each []string
-		for _, name := range sortedResources(ps.PerPod) {
-			amount := ps.PerPod[name]
-			each = append(each, fmt.Sprintf("%s %s", amount.String(), name))
-		}
+		each := kueuelib.Map(sortedResources(ps.PerPod), func(name *corev1.ResourceName) string {
+			amount := ps.PerPod[*name]
+			return amount.String() + " " + string(*name)
+		})
 		table.Row(ps.Name, ps.Pods, strings.Join(each, ", "))
 	}
 	p.show(table)
@@ -237,7 +225,16 @@ func (p *printer) remedies(e *Explanation) {
 	}
 }
 
-func (p *printer) unseen(kinds []string) {
+func (p *printer) unseen(all []string) {
+	var kinds []string
+	for _, what := range all {
+		if strings.HasPrefix(what, noConfiguration) {
+			p.say("\n%s %s, so this is not the whole story; an admin can name it in kueueConfigMap of kueue-trainer's configuration.\n",
+				p.paint.Bold("Not seen:"), what)
+		} else {
+			kinds = append(kinds, what)
+		}
+	}
 	if len(kinds) > 0 {
 		p.say("\n%s you may not list %s, so this is not the whole story; an admin sees more.\n",
 			p.paint.Bold("Not seen:"), strings.Join(kinds, ", "))

@@ -60,6 +60,22 @@ func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
 	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n  l40s: take a\uFFFD[2J out\n", out.String())
 }
 
+// TestPrintWhatIsNotSeen tells of what is not there apart from what the user may not list.
+func TestPrintWhatIsNotSeen(t *testing.T) {
+	const kueue = noConfiguration + "namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
+	var out strings.Builder
+	(&printer{out: &out}).unseen([]string{"nodes", kueue, "pods"})
+	expect.Same(t, "Unexpected lines", "\nNot seen: "+kueue+", so this is not the whole story; an admin can name it in kueueConfigMap of kueue-trainer's configuration.\n"+
+		"\nNot seen: you may not list nodes, pods, so this is not the whole story; an admin sees more.\n", out.String())
+}
+
+// TestPositionOfUnknownTotal is Kueue's answer for who may not read the ClusterQueue.
+func TestPositionOfUnknownTotal(t *testing.T) {
+	p := &Position{Place: 2, Source: Visibility}
+	expect.Same(t, "Unexpected text", "2nd in its ClusterQueue (says Kueue)", positionText(p))
+	expect.Same(t, "Unexpected names", []string{"place", "source"}, keysOf(t, json.RawMessage(expect.JSON(t, p))))
+}
+
 // TestPrintOfSeveral says that one is not told as if the others came, too.
 func TestPrintOfSeveral(t *testing.T) {
 	of := Explanation{Namespace: "team", Name: "llm", State: State{Message: "fits"}}

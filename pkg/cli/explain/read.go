@@ -28,10 +28,8 @@ type reading struct {
 	*Snapshot
 	client          client.Client
 	namespace, name string
-	// inventory is what Cluster is made of.
-	inventory inventory.Inventory
-	// err is the first that is not about permissions. It ends the reading.
-	err error
+	inventory       inventory.Inventory // what Cluster is made of
+	err             error               // the first that is not about permissions. It ends the reading.
 }
 
 func newReading(c client.Client, namespace, name string) *reading {
@@ -68,8 +66,7 @@ func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts,
 	return s.Facts[0], nil
 }
 
-// ReadMade reads what was made of the TrainJob of a name, and all events of its namespace, but nothing of what it
-// competes for.
+// ReadMade reads what was made of the TrainJob of a name, and all events of its namespace.
 func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Snapshot, error) {
 	r := newReading(c, namespace, name)
 	r.Now = time.Now()
@@ -135,7 +132,9 @@ func (r *reading) around(ctx context.Context) {
 	}
 }
 
-// kueue reads Kueue's configuration, or tells why it is not known.
+// noConfiguration begins what is not known, and is no kind that the user may not list.
+const noConfiguration = "the configuration of Kueue: "
+
 func (r *reading) kueue(ctx context.Context) {
 	at := cluster.WithDefaults(r.Manager).KueueConfigMap
 	var err error
@@ -144,7 +143,7 @@ func (r *reading) kueue(ctx context.Context) {
 	if r.Kueue != nil || r.err != nil {
 		return
 	}
-	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
+	r.KueueUnseen = fmt.Sprintf(noConfiguration+"namespace %s has no ConfigMap %s that can be read", at.Namespace, at.Name)
 	if denied {
 		r.KueueUnseen = "configmaps of namespace " + at.Namespace
 	}
@@ -165,8 +164,7 @@ func list[T any, P inventory.Object[T]](ctx context.Context, r *reading, kind st
 	*into = append(*into, found...)
 }
 
-// queues adds the Workloads and LocalQueues of the namespace for who may not list all. LocalQueues of others
-// decide nothing; their Workloads do, so that these stay unseen in the inventory.
+// queues adds the Workloads and LocalQueues of the namespace for who may not list all; of others the Workloads stay unseen.
 func (r *reading) queues(ctx context.Context) {
 	r.Workloads = r.inventory.Workloads
 	if !r.inventory.Saw(inventory.Workloads) {
@@ -206,8 +204,7 @@ func (r *reading) children(ctx context.Context) {
 	slices.SortFunc(r.Jobs, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// events reads warnings and, where a kubelet has yet to make containers, what is said of pods. Of many jobs
-// those warnings do that are about the jobs themselves.
+// events reads warnings, those about jobs alone where there are many, and, where pods are being made, what is said of pods.
 func (r *reading) events(ctx context.Context) {
 	const kind, of = "involvedObject.kind", "type"
 	wanted := []client.MatchingFields{{of: corev1.EventTypeWarning}}

@@ -208,43 +208,31 @@ func TestReadWhileItStarts(t *testing.T) {
 	})
 }
 
-// TestReadAllAsksOnce holds the number of requests against the number of jobs.
+// TestReadAllAsksOnce holds the number of requests against the number of jobs. Webhooks tell where the manager is, and it where
+// Kueue's configuration is.
 func TestReadAllAsksOnce(t *testing.T) {
-	requests := func(names ...string) int {
+	requests := func(names ...string) (all, webhooks int) {
 		_, objects := many(names...)
-		h := &harness{T: t, objects: objects}
-		asked := 0
-		count := interceptor.NewClient(h.client(), kit.Refusing(func(any, client.ObjectKey) error {
-			asked++
+		count := interceptor.NewClient((&harness{T: t, objects: objects}).client(), kit.Refusing(func(object any, _ client.ObjectKey) error {
+			all++
+			if _, asks := object.(*admissionregistrationv1.MutatingWebhookConfiguration); asks {
+				webhooks++
+			}
 			return nil
 		}))
 		expect.Must(ReadAll(t.Context(), count, "team"))(t)
-		return asked
+		return all, webhooks
 	}
-	one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...)
+	one, webhooks := requests("a")
+	ten, _ := requests(strings.Split("abcdefghij", "")...)
 	expect.That(t, one == ten, "%d requests for one job, %d for ten", one, ten)
-}
-
-// TestReadAllReadsConfigurationsOnce has the manager's configuration say where Kueue's is without being read again.
-func TestReadAllReadsConfigurationsOnce(t *testing.T) {
-	_, objects := many("a")
-	h := &harness{T: t, objects: objects}
-	webhooks := 0
-	count := interceptor.NewClient(h.client(), kit.Refusing(func(object any, _ client.ObjectKey) error {
-		if _, asks := object.(*admissionregistrationv1.MutatingWebhookConfiguration); asks {
-			webhooks++
-		}
-		return nil
-	}))
-	expect.Must(ReadAll(t.Context(), count, "team"))(t)
 	expect.Same(t, "Times that the manager is looked for", 1, webhooks)
 }
 
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.
 func TestReadAllAsksWhereJobsWait(t *testing.T) {
 	type row struct {
-		// served lets the API answer, with nothing.
-		served bool
+		served bool // lets the API answer, with nothing
 		change func(*kueue.Workload)
 		want   []string
 	}

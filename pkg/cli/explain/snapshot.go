@@ -4,6 +4,7 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -21,31 +22,24 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Around is what there is around TrainJobs, whatever their number.
 type Around struct {
-	// Now is the time that ages are counted to.
-	Now time.Time
-	// Cluster is what the jobs compete for, never nil.
-	Cluster *Cluster
-	// Field is that of the served generation of Trainer.
-	Field patch.Field
-	// Manager is the manager's configuration with its defaults, Kueue is Kueue's; nil where there is
-	// none that can be read. ManagerUnseen is set where the user may not read it. KueueUnseen says why Kueue's is not known: it
-	// may be other than the defaults then.
-	Manager       *config.Configuration
-	ManagerUnseen bool
-	Kueue         *configapi.Configuration
-	KueueUnseen   string
-	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
-	Classes *kueue.WorkloadPriorityClassList
-	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and
-	// positions needs more: see Cluster.Unseen.
-	Unseen []string
+	Now           time.Time                        // the time that ages are counted to
+	Cluster       *Cluster                         // what the jobs compete for, never nil
+	Field         patch.Field                      // that of the served generation of Trainer
+	Manager       *config.Configuration            // the manager's configuration with its defaults; nil for none that can be read
+	Kueue         *configapi.Configuration         // Kueue's, alike
+	ManagerUnseen bool                             // set where the user may not read the manager's
+	KueueUnseen   string                           // why Kueue's is not known: it may be other than the defaults then
+	Classes       *kueue.WorkloadPriorityClassList // nil where the user may not list them
+	Unseen        []string                         // kinds that the user may not list where the jobs are; see Cluster.Unseen
 
 	served trainjob.TrainerVersion
 }
@@ -53,8 +47,7 @@ type Around struct {
 // Saw reports whether the user may list a kind where the TrainJobs are.
 func (a *Around) Saw(kind string) bool { return !slices.Contains(a.Unseen, kind) }
 
-// Snapshot is what was read of a cluster to tell of its TrainJobs, each kind once. What the user may not
-// see is left out.
+// Snapshot is what was read of a cluster to tell of its TrainJobs, each kind once. What the user may not see is left out.
 type Snapshot struct {
 	Around
 	Namespaces []corev1.Namespace
@@ -66,8 +59,7 @@ type Snapshot struct {
 	Pods      []corev1.Pod
 	Events    []corev1.Event
 
-	// Facts are those of the jobs that were asked for.
-	Facts []*Facts
+	Facts []*Facts // those of the jobs that were asked for
 
 	byOwner *byOwner
 }
@@ -179,4 +171,90 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 		slices.SortStableFunc(events, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
 	}
 	return f
+}
+
+// Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.
+type Cluster struct {
+	*inventory.Inventory
+
+	// now is what there is, with stopped queues running, of which is told on its own, and without what makes ClusterQueues
+	// inactive because it may not be seen; unlimited has no borrowing limits, empty nobody's pods and all nodes ready.
+	now, unlimited, empty *scheduler.Snapshot
+
+	asked   sets.Set[client.ObjectKey]                        // Workloads of the jobs of a table, which are decided about in one play
+	decided map[question]*scheduler.Decision                  // remembered of forecasts
+	lines   map[kueue.ClusterQueueReference][]*kueue.Workload // who waits in each; nil before that is asked
+	places  map[types.UID]int                                 // who is how many-th there
+}
+
+// NewCluster makes the scheduler's view of an inventory. The error is of cohorts in a circle.
+func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
+	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
+	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) {
+		spec.StopPolicy = nil
+		if !i.Saw(inventory.AdmissionChecks) {
+			spec.AdmissionChecksStrategy = nil
+		}
+	})
+	if !i.Saw(inventory.Topologies) {
+		active.Flavors = slices.Clone(active.Flavors)
+		for n := range active.Flavors {
+			active.Flavors[n].Spec.TopologyName = nil
+		}
+	}
+	var err error
+	if c.now, err = active.Snapshot(ctx, i.Workloads); err != nil {
+		return nil, err
+	}
+	idle := *active
+	idle.Pods, idle.Nodes = nil, atTheirBest(i.Nodes)
+	if c.empty, err = idle.Snapshot(ctx, nil); err != nil {
+		return nil, err
+	}
+	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) {
+		for grant := range inventory.Grants(spec.ResourceGroups) {
+			grant.Quota.BorrowingLimit = nil
+		}
+	}).Snapshot(ctx, i.Workloads)
+	return c, err
+}
+
+// atTheirBest returns nodes as they are once nobody cordons them, and they are ready.
+func atTheirBest(nodes []corev1.Node) []corev1.Node {
+	best := slices.Clone(nodes)
+	for i := range best {
+		node := best[i].DeepCopy()
+		node.Spec.Unschedulable, node.Spec.Taints = false, gpu.Lasting(node)
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		best[i] = *node
+	}
+	return best
+}
+
+// The kinds of what is made of a TrainJob, beside pods.
+const (
+	jobSets   = "jobsets.jobset.x-k8s.io"
+	childJobs = "jobs.batch"
+)
+
+// flavorsOf returns the flavors of a ClusterQueue, nil for one that is not there.
+func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor) {
+	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
+		all = append(all, c.Flavor(grant.Flavor))
+	}
+	return all
+}
+
+// onlyTopologies reports whether all flavors of a ClusterQueue have a topology, by which its PodSets are placed then.
+func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
+	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
+}
+
+func find[T any](items []T, wanted func(*T) bool) *T {
+	for i := range items {
+		if wanted(&items[i]) {
+			return &items[i]
+		}
+	}
+	return nil
 }

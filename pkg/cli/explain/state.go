@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -24,38 +23,25 @@ type Phase string
 
 // The phases. Scripts rely on them.
 const (
-	// NotCreated is for a manifest.
-	NotCreated Phase = "NotCreated"
-	// NotManaged: Kueue has nothing to do with it.
-	NotManaged Phase = "NotManaged"
-	// Unqueued: it asks for a queue and has no Workload.
-	Unqueued Phase = "Unqueued"
-	// Waiting: it waits for quota.
-	Waiting Phase = "Waiting"
-	// Reserved: it has quota and waits for admission checks.
-	Reserved Phase = "Reserved"
-	// Starting: it is admitted, and not all of its pods run.
-	Starting Phase = "Starting"
-	// Elsewhere: MultiKueue has it in another cluster, which was not looked into.
-	Elsewhere Phase = "Elsewhere"
-	// Running: all pods that can run do.
-	Running Phase = "Running"
-	// Stopping: it was evicted, and pods of its former run are left.
-	Stopping Phase = "Stopping"
-	// Held: its user keeps it out of its queue.
-	Held Phase = "Held"
-	// Deactivated: somebody, or Kueue, took it out of the queue.
-	Deactivated Phase = "Deactivated"
-	// Succeeded and Failed: it is over.
-	Succeeded Phase = "Succeeded"
-	Failed    Phase = "Failed"
+	NotCreated  Phase = "NotCreated"  // a manifest
+	NotManaged  Phase = "NotManaged"  // Kueue has nothing to do with it
+	Unqueued    Phase = "Unqueued"    // it asks for a queue and has no Workload
+	Waiting     Phase = "Waiting"     // it waits for quota
+	Reserved    Phase = "Reserved"    // it has quota and waits for admission checks
+	Starting    Phase = "Starting"    // it is admitted, and not all of its pods run
+	Elsewhere   Phase = "Elsewhere"   // MultiKueue has it in another cluster, which was not looked into
+	Running     Phase = "Running"     // all pods that can run do
+	Stopping    Phase = "Stopping"    // it was evicted, and pods of its former run are left
+	Held        Phase = "Held"        // its user keeps it out of its queue
+	Deactivated Phase = "Deactivated" // somebody, or Kueue, took it out of the queue
+	Succeeded   Phase = "Succeeded"
+	Failed      Phase = "Failed"
 )
 
+// Reasons that commands go by.
 const (
-	// Unseen is the reason of a state that the user may not see enough to tell.
-	Unseen = "Unseen"
-	// Evaluating is that of a job that Kueue gives quota to when it comes to look.
-	Evaluating = "Evaluating"
+	Unseen     = "Unseen"     // the reason of a state that the user may not see enough to tell
+	Evaluating = "Evaluating" // that of a job that Kueue gives quota to when it comes to look
 	// KueueRefuses is that of a job that fits by all that is seen, and that Kueue lets wait. When it starts, nobody can
 	// tell who does not know why; it is stuck where Kueue says what no quota helps against.
 	KueueRefuses = "KueueRefuses"
@@ -63,21 +49,14 @@ const (
 
 // State is where a TrainJob stands and why.
 type State struct {
-	Phase Phase `json:"phase"`
-	// Reason is one word for scripts, stable like the phases.
-	Reason string `json:"reason,omitempty"`
-	// Message goes on from the job's name: "waits in queue gpus …".
-	Message string `json:"message,omitempty"`
-	// Remedy is what would help; empty where nothing has to be done.
-	Remedy string `json:"remedy,omitempty"`
-	// Stuck is set where the job gets nowhere until somebody acts.
-	Stuck bool `json:"stuck"`
-	// Cause tells jobs apart that one act does not help together; it is for doctor.
-	Cause string `json:"-"`
-	// Hidden is the kind that would tell more, which the user may not list; it is for list.
-	Hidden string `json:"-"`
-	// Since is when the state began, as far as that is known.
-	Since *metav1.Time `json:"since,omitempty"`
+	Phase   Phase        `json:"phase"`
+	Reason  string       `json:"reason,omitempty"`  // one word for scripts, stable like the phases
+	Message string       `json:"message,omitempty"` // goes on from the job's name: "waits in queue gpus …"
+	Remedy  string       `json:"remedy,omitempty"`  // what would help; empty where nothing has to be done
+	Stuck   bool         `json:"stuck"`             // set where the job gets nowhere until somebody acts
+	Cause   string       `json:"-"`                 // tells jobs apart that one act does not help together; it is for doctor
+	Hidden  string       `json:"-"`                 // the kind that would tell more, which the user may not list; it is for list
+	Since   *metav1.Time `json:"since,omitempty"`   // when the state began, as far as that is known
 }
 
 // because takes over why another state lasts, and what helps; words go before what it says.
@@ -107,10 +86,8 @@ func (s *State) Paint(paint show.Paint) func(string) string {
 
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
-	if s := first(f, notCreated, uncopied, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten, heldOut, workloadOver, deactivated, inPhase); s != nil {
-		return *s
-	}
-	return running(f)
+	return *first(f, notCreated, uncopied, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten,
+		heldOut, workloadOver, deactivated, inPhase, running)
 }
 
 // first returns what the first of some looks finds; nil for nothing.
@@ -153,16 +130,14 @@ func (f *Facts) overdue(begun metav1.Time) bool {
 }
 
 func finished(f *Facts) *State {
-	for _, end := range []struct {
-		condition string
-		phase     Phase
-		verb      string
-	}{{trainer.TrainJobComplete, Succeeded, "is complete"}, {trainer.TrainJobFailed, Failed, "has failed"}} {
-		if c := apimeta.FindStatusCondition(f.Job.Status.Conditions, end.condition); c != nil && c.Status == metav1.ConditionTrue {
-			return &State{Phase: end.phase, Reason: c.Reason, Message: end.verb + ": " + c.Message, Since: since(c.LastTransitionTime)}
-		}
+	phase, verb, c := Succeeded, "is complete", kueuelib.True(f.Job.Status.Conditions, trainer.TrainJobComplete)
+	if c == nil {
+		phase, verb, c = Failed, "has failed", kueuelib.True(f.Job.Status.Conditions, trainer.TrainJobFailed)
 	}
-	return nil
+	if c == nil {
+		return nil
+	}
+	return &State{Phase: phase, Reason: c.Reason, Message: verb + ": " + c.Message, Since: since(c.LastTransitionTime)}
 }
 
 // forgotten is for a job that has ended, which Trainer does not say any more: its JobSet is gone, by its TTL for one.
@@ -210,21 +185,20 @@ func deactivated(f *Facts) *State {
 	return s
 }
 
-// anotherWorkload is what helps a job whose Workload Kueue deactivated: Kueue queues no such
-// Workload again.
+// anotherWorkload is what helps a job whose Workload Kueue deactivated: Kueue queues no such Workload again.
 func (f *Facts) anotherWorkload() string {
 	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
 		f.Workload.Namespace, f.Workload.Name)
 }
 
-// stopping is for a job that keeps its quota until the last pod is gone: it was evicted, or suspended by its user, or has
-// been admitted again since.
+// stopping is for a job that keeps its quota until the last pod is gone: evicted, suspended, or admitted again since.
 func stopping(f *Facts) *State {
-	evicted := f.condition(kueue.WorkloadEvicted)
-	if evicted == nil {
-		return &State{Phase: Stopping, Reason: "PodsLeft", Message: fmt.Sprintf("is suspended, and pods of its run are left (%s)", f.assignment()) + podsLeft(f, keepsQuota)}
+	s := &State{Phase: Stopping, Reason: "PodsLeft", Message: fmt.Sprintf("is suspended, and pods of its run are left (%s)", f.assignment())}
+	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
+		s.Reason, s.Message, s.Since = evicted.Reason, eviction(f, evicted), since(evicted.LastTransitionTime)
 	}
-	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f, keepsQuota), Since: since(evicted.LastTransitionTime)}
+	s.Message += podsLeft(f, keepsQuota)
+	return s
 }
 
 // keepsQuota is of pods that are left: a job has its quota as long as it has pods.
@@ -239,13 +213,13 @@ func podsLeft(f *Facts, so string) string {
 	return fmt.Sprintf("; %s still there%s", show.Count(n, "pod"), so)
 }
 
-func running(f *Facts) State {
+func running(f *Facts) *State {
 	run := int64(len(f.livePods()))
 	if !f.Saw(inventory.Pods) {
 		_, wanted := f.podsMade()
 		run = int64(wanted)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: "runs", Since: f.conditionSince(kueue.WorkloadAdmitted)}
+	s := &State{Phase: Running, Reason: "Running", Message: "runs", Since: f.conditionSince(kueue.WorkloadAdmitted)}
 	if f.Saw(inventory.Pods) || f.hiddenJobs() == nil {
 		s.Message += fmt.Sprintf(" with %s", show.Count(run, "pod"))
 	}

@@ -62,8 +62,7 @@ func saying(words string, look func(*Facts) *State) func(*Facts) *State {
 	}
 }
 
-// unnamed is for a manifest without a queue, of which Kueue's configuration says whether it
-// is Kueue's all the same.
+// unnamed is for a manifest without a queue, of which Kueue's configuration says whether it is Kueue's all the same.
 func unnamed(f *Facts) *State {
 	if f.queueName() != "" {
 		return nil
@@ -98,7 +97,7 @@ func scheduled(f *Facts) *State {
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
 	case d != nil && d.Outcome == scheduler.Preempts:
 		return f.warned(&State{Reason: "Preempts",
-			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), f.victimsText(d), assignmentText(d.Admission))})
+			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), victimsText(d), assignmentText(d.Admission))})
 	}
 	s := f.refused(d)
 	s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)

@@ -124,9 +124,8 @@ func starting(f *Facts) *State {
 		return f.byTrainer(s, *hidden)
 	case hidden == nil && made < wanted:
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
-		for _, g := range picked(groups, func(g PodGroup) bool { return g.Reason == string(corev1.PodFailed) }) {
-			missing = append(missing, g.text())
-		}
+		failed := picked(groups, func(g PodGroup) bool { return g.Reason == string(corev1.PodFailed) })
+		missing = append(missing, kueuelib.Map(failed, func(g *PodGroup) string { return g.text() })...)
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
 			s.because(unmade, "")

@@ -39,10 +39,7 @@ func queueAway(f *Facts) *State {
 	if s == nil {
 		return nil
 	}
-	s.Phase, s.Stuck = Waiting, true
-	if f.Workload != nil {
-		s.Since = since(f.Workload.CreationTimestamp)
-	}
+	s.Phase, s.Stuck, s.Since = Waiting, true, since(ptr.Deref(f.Workload, kueue.Workload{}).CreationTimestamp)
 	return s
 }
 
@@ -73,12 +70,8 @@ func (f *Facts) otherQueues() string {
 
 func clusterQueueAway(f *Facts) *State {
 	cq, name := f.clusterQueue(), f.clusterQueueName()
-	takes := labels.Everything()
-	if cq != nil {
-		if selector, err := metav1.LabelSelectorAsSelector(cq.Spec.NamespaceSelector); err == nil {
-			takes = selector // As for Kueue, no selector takes no namespace.
-		}
-	}
+	// As for Kueue, no selector takes no namespace.
+	takes, unclear := metav1.LabelSelectorAsSelector(ptr.Deref(cq, kueue.ClusterQueue{}).Spec.NamespaceSelector)
 	switch {
 	case cq == nil && (name == "" || !f.Cluster.Saw(inventory.ClusterQueues)):
 		return clusterQueueUnseen(f)
@@ -98,7 +91,7 @@ func clusterQueueAway(f *Facts) *State {
 		return &State{Reason: "ClusterQueueInactive",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Inactive(cq).Message),
 			Remedy:  "fix what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
-	case f.Namespace != nil && !takes.Matches(labels.Set(f.Namespace.Labels)):
+	case f.Namespace != nil && unclear == nil && !takes.Matches(labels.Set(f.Namespace.Labels)):
 		return &State{Reason: "NamespaceNotAllowed",
 			Message: fmt.Sprintf("waits in %s, whose namespaceSelector does not take namespace %s", f.queueText(), f.Job.Namespace),
 			Remedy:  fmt.Sprintf("label the namespace as spec.namespaceSelector of ClusterQueue %s wants it, or widen the selector", cq.Name)}
@@ -106,13 +99,9 @@ func clusterQueueAway(f *Facts) *State {
 	return nil
 }
 
-// clusterQueueUnseen goes by what the LocalQueue says of its ClusterQueue, which users may
-// not see.
+// clusterQueueUnseen goes by what the LocalQueue says of its ClusterQueue, which users may not see.
 func clusterQueueUnseen(f *Facts) *State {
-	queue := f.localQueue()
-	if queue == nil {
-		return nil
-	}
+	queue := ptr.Deref(f.localQueue(), kueue.LocalQueue{})
 	active := apimeta.FindStatusCondition(queue.Status.Conditions, kueue.LocalQueueActive)
 	if active == nil || active.Status == metav1.ConditionTrue {
 		return nil
@@ -128,7 +117,7 @@ func waiting(f *Facts) *State {
 	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
 	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
 	if p := f.Place(); p != nil {
-		s.Message += fmt.Sprintf(", %s of %d pending", ordinal(p.Place), p.Pending)
+		s.Message += ", " + p.text()
 	}
 	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
 		s.Message += "; it " + eviction(f, evicted) + " " + show.Age(f.Now, evicted.LastTransitionTime.Time) + " ago"
@@ -150,7 +139,7 @@ func (f *Facts) why() *State {
 	case d != nil && d.Outcome == scheduler.Admits:
 		return f.notYet(assignmentText(d.Admission))
 	case d != nil && d.Outcome == scheduler.Preempts:
-		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
+		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + victimsText(d)}
 	}
 	return f.refused(d)
 }
@@ -164,8 +153,7 @@ func (f *Facts) kueueSays(hidden, what string) *State {
 	return &State{Reason: Unseen, Hidden: hidden, Message: says, Remedy: "ask an admin to run this command: you may not see " + what}
 }
 
-// refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in its own
-// words. For who may not see what a decision goes by, there is none.
+// refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in Kueue's words.
 func (f *Facts) refused(d *scheduler.Decision) *State {
 	if d != nil && d.Outcome == scheduler.Blocks {
 		return f.behind(d)
@@ -198,8 +186,7 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 	return s
 }
 
-// countsOtherwise reports whether Kueue does not count something for which its ClusterQueue has no quota, by a configuration that
-// is not seen: it has looked, and complains of something else.
+// countsOtherwise reports whether Kueue, by settings that are not seen, does not count what has no quota: it says something else.
 func (f *Facts) countsOtherwise() bool {
 	if f.KueueUnseen == "" || f.Workload == nil {
 		return false
@@ -295,8 +282,7 @@ func (f *Facts) unready() *kueue.Workload {
 	})
 }
 
-// looksAtOthers reports whether Kueue has just looked at another of the ClusterQueue: it looks at one of them at a time, and
-// notes nothing of the next before that.
+// looksAtOthers reports whether Kueue has just looked at another of the ClusterQueue: it looks at one at a time.
 func (f *Facts) looksAtOthers() bool {
 	return find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
 		looked := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
@@ -307,7 +293,7 @@ func (f *Facts) looksAtOthers() bool {
 // asleep is how long Kueue may take to look at those again whom it has refused.
 const asleep = 3 * time.Minute
 
-// lookAgain is how to wake Kueue: 0.19 looks at nobody when quota comes free of a LocalQueue that was deleted before its jobs ended.
+// lookAgain is how to wake Kueue: 0.19 looks at nobody when quota of a LocalQueue comes free that was deleted before.
 func (f *Facts) lookAgain() string {
 	return fmt.Sprintf("have it look again: kubectl edit clusterqueue %s, change a nominalQuota by one, and change it back", f.clusterQueueName())
 }

@@ -325,6 +325,9 @@ func TestStateOf(t *testing.T) {
 		"a user who may not see what others have, of a job that is not the first of a strict queue": given(unseenKind(inventory.Workloads), strict, func(s *scene) {
 			s.Visible = &Position{Place: 2, Pending: 3, Source: Visibility}
 		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd of 3 pending", askAdmin),
+		"a user who may not see ClusterQueues, where Kueue tells the place": given(withoutClusterQueues, unseenKind(inventory.ClusterQueues), func(s *scene) {
+			s.Visible = &Position{Place: 2, Source: Visibility}
+		}).is(Waiting, "Unseen", needs32+"and Kueue has not looked at it yet, 2nd in its ClusterQueue", "ask an admin to run this command: you may not see the ClusterQueue"),
 		"a user who may not see admission checks, of a job that Kueue has refused": given(withoutChecks, taken("h100", 4), refusedBefore(time.Minute, "Pending")).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
 		"a user who may not see admission checks, of a job that fits": given(withoutChecks, refusedBefore(time.Minute, "Pending")).is(
@@ -495,6 +498,15 @@ func TestStateOf(t *testing.T) {
 			unseenKind(inventory.Nodes)(s)
 		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu})",
 			"ask an admin who set taint {repair: gpu}, to take it off"),
+		"pods that no node takes, for whom may not see nodes": given(admitted, withPods(4, refusedBy("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. preemption: none")), func(s *scene) {
+			s.inventory.Nodes = nil
+			unseenKind(inventory.Nodes)(s)
+		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector)", askWhich+"nodes"),
+		"pods that no node takes, for whom may not see flavors either": given(admitted, withPods(4, refusedBy("0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu}. preemption: none")), func(s *scene) {
+			s.inventory.Flavors, s.inventory.Nodes = nil, nil
+			s.inventory.Unseen = []string{inventory.Flavors, inventory.Nodes}
+		}).stuck(Starting, "Unschedulable", fourPods+"Unschedulable (0/1 nodes are available: 1 node(s) had untolerated taint {repair: gpu})",
+			askWhich+"resourceflavors.kueue.x-k8s.io and nodes"),
 		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
 			Starting, "NodesUnavailable", fourPods+"Unschedulable (0/6 nodes are available: 4 node(s) were unschedulable); "+
 				"the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending",
@@ -646,6 +658,7 @@ const (
 	othersNotReady = "which would fit (node on flavor h100), but Kueue admits nobody before the pods of team/other-a100 are ready (waitForPodsReady.blockAdmission)"
 	whyNotReady    = "wait, or see why they are not ready"
 	allFailed      = "; 4 pods of Job llm-node-0: Failed (evicted)"
+	askWhich       = "ask an admin which of this it is, or for ClusterRole kueue-trainer-queues-viewer: you may not see "
 	startedUnseen  = "was started (node on flavor h100), and whether all of its pods run cannot be told, because you may not list "
 )
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -76,10 +77,7 @@ var queuesAgain = regexp.MustCompile(`queues again in ([0-9hms]+)`)
 // heldBack returns what the manager said of a job that could not start and has yet to queue again; nil where that time is over.
 func (f *Facts) heldBack() *corev1.Event {
 	told := f.warning(jobevents.ReasonCannotStart)
-	if told == nil {
-		return nil
-	}
-	in := queuesAgain.FindStringSubmatch(told.Message)
+	in := queuesAgain.FindStringSubmatch(ptr.Deref(told, corev1.Event{}).Message)
 	if in == nil {
 		return nil
 	}
@@ -90,8 +88,7 @@ func (f *Facts) heldBack() *corev1.Event {
 	return told
 }
 
-// waitForJobSet is how long the manager has the job wait for a JobSet that is not there, and whether
-// that is known; else it is the default.
+// waitForJobSet is how long the manager waits for a JobSet that is not there, and whether that is known; else the default.
 func (f *Facts) waitForJobSet() (wait time.Duration, known bool) {
 	if f.JobSet != nil || f.Job.ManagedExternally() {
 		return 0, true
@@ -118,8 +115,7 @@ func (f *Facts) missing() []string {
 	return nil
 }
 
-// runtimeMissing tells what only a runtime, or another name, fixes from what the user may
-// not see.
+// runtimeMissing tells what only a runtime, or another name, fixes from what the user may not see.
 func runtimeMissing(err error) bool {
 	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
 }
@@ -139,8 +135,7 @@ func (f *Facts) withoutPrebuilt() *State {
 	return s
 }
 
-// workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it
-// again.
+// workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it again.
 func workloadOver(f *Facts) *State {
 	if f.Workload == nil || !kueuelib.IsFinished(f.Workload) {
 		return nil

@@ -14,37 +14,26 @@ import (
 
 // Verdict says what a flavor can do for a PodSet.
 type Verdict struct {
-	PodSet string `json:"podSet"`
-	Flavor string `json:"flavor"`
-	// Assigned is set where the PodSet has quota of this flavor.
-	Assigned bool `json:"assigned"`
-	// Fits is set where Kueue could give it quota of this flavor now.
-	Fits bool `json:"fits"`
-	// Done is set where all pods of the PodSet are done, and need no quota any more.
-	Done bool `json:"done,omitempty"`
-	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
-	Preempts bool     `json:"preempts,omitempty"`
+	PodSet   string   `json:"podSet"`
+	Flavor   string   `json:"flavor"`
+	Assigned bool     `json:"assigned"`           // set where the PodSet has quota of this flavor
+	Fits     bool     `json:"fits"`               // set where Kueue could give it quota of this flavor now
+	Done     bool     `json:"done,omitempty"`     // set where all pods of the PodSet are done, and need no quota any more
+	Preempts bool     `json:"preempts,omitempty"` // set where Kueue would give it that by stopping others
 	Amounts  []Amount `json:"resources,omitempty"`
-	// Reasons are why it does not fit, and what its pods would run into if it does.
-	Reasons []Reason `json:"reasons,omitempty"`
+	Reasons  []Reason `json:"reasons,omitempty"` // why it does not fit, and what its pods would run into if it does
 
-	// group is the resource group of the ClusterQueue; -1 for what is in none.
-	group int
-	// useless is set where the flavor has nothing of a resource that the PodSet asks for.
-	useless bool
+	group   int  // the resource group of the ClusterQueue; -1 for what is in none
+	useless bool // set where the flavor has nothing of a resource that the PodSet asks for
 }
 
-// Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it.
+// Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it. CPU is in thousandths.
 type Amount struct {
-	Resource corev1.ResourceName `json:"resource"`
-	// Requested by all pods of the PodSet.
-	Requested int64 `json:"requested"`
-	// Free is unreserved, borrowed quota included; nil where the user may not see all
-	// Workloads. Quota is the ClusterQueue's own; Max is
-	// what it gets with all that it may borrow. CPU is in thousandths.
-	Free  *int64 `json:"free,omitempty"`
-	Quota int64  `json:"quota"`
-	Max   int64  `json:"max"`
+	Resource  corev1.ResourceName `json:"resource"`
+	Requested int64               `json:"requested"`      // by all pods of the PodSet
+	Free      *int64              `json:"free,omitempty"` // borrowed quota included; nil where not all Workloads may be seen
+	Quota     int64               `json:"quota"`          // the ClusterQueue's own
+	Max       int64               `json:"max"`            // what it gets with all that it may borrow
 }
 
 // Code says why a flavor is skipped.
@@ -52,46 +41,28 @@ type Code string
 
 // The codes of reasons. Scripts rely on them.
 const (
-	// NotInQueue: the ClusterQueue has no quota for a resource in any flavor.
-	NotInQueue Code = "ResourceNotInQueue"
-	// FlavorMissing: the ClusterQueue names a flavor that does not exist.
-	FlavorMissing Code = "FlavorMissing"
-	// Taint: the pods do not tolerate a taint of the flavor, or of its nodes.
-	Taint Code = "TaintNotTolerated"
-	// Selector: node selector or affinity name other nodes than the flavor's.
-	Selector Code = "SelectorMismatch"
-	// NoNode: the flavor picks no node.
-	NoNode Code = "NoNode"
-	// Unavailable: the flavor's nodes are cordoned, or not ready.
-	Unavailable Code = "NodesUnavailable"
-	// TooMuch: the request is above all that the ClusterQueue can ever have.
-	TooMuch Code = "ExceedsQuota"
-	// Borrowing: the borrowing limit is in the way.
-	Borrowing Code = "BorrowingLimit"
-	// InUse: others hold the quota that is missing.
-	InUse Code = "QuotaInUse"
-	// TooLarge: no node of the flavor has what one pod asks for.
-	TooLarge Code = "PodTooLarge"
-	// Topology: the topology request does not fit, or the flavor has no such topology.
-	Topology Code = "TopologyDoesNotFit"
-	// NoRequests: the PodSet asks for nothing, which no topology takes.
-	NoRequests Code = "NothingRequested"
-	// Check: an admission check of the flavor is not active.
-	Check Code = "AdmissionCheckInactive"
+	NotInQueue    Code = "ResourceNotInQueue"     // the ClusterQueue has no quota for a resource in any flavor
+	FlavorMissing Code = "FlavorMissing"          // the ClusterQueue names a flavor that does not exist
+	Taint         Code = "TaintNotTolerated"      // the pods do not tolerate a taint of the flavor, or of its nodes
+	Selector      Code = "SelectorMismatch"       // node selector or affinity name other nodes than the flavor's
+	NoNode        Code = "NoNode"                 // the flavor picks no node
+	Unavailable   Code = "NodesUnavailable"       // the flavor's nodes are cordoned, or not ready
+	TooMuch       Code = "ExceedsQuota"           // the request is above all that the ClusterQueue can ever have
+	Borrowing     Code = "BorrowingLimit"         // the borrowing limit is in the way
+	InUse         Code = "QuotaInUse"             // others hold the quota that is missing
+	TooLarge      Code = "PodTooLarge"            // no node of the flavor has what one pod asks for
+	Topology      Code = "TopologyDoesNotFit"     // the topology request does not fit, or the flavor has no such topology
+	NoRequests    Code = "NothingRequested"       // the PodSet asks for nothing, which no topology takes
+	Check         Code = "AdmissionCheckInactive" // an admission check of the flavor is not active
 )
 
 // Reason is why a flavor is skipped, or what is wrong with it.
 type Reason struct {
-	Code Code `json:"code"`
-	// Message says it in plain words.
+	Code    Code   `json:"code"`
 	Message string `json:"message"`
-	// Remedy is what to do about it.
-	Remedy string `json:"remedy,omitempty"`
-	// Lasting is set where waiting does not help.
-	Lasting bool `json:"lasting"`
-	// Warning is set where Kueue does not look, so that the PodSet would get quota, and
-	// pods that stay Pending.
-	Warning bool `json:"warning,omitempty"`
+	Remedy  string `json:"remedy,omitempty"`
+	Lasting bool   `json:"lasting"`           // set where waiting does not help
+	Warning bool   `json:"warning,omitempty"` // set where Kueue does not look: it gives quota, and pods stay Pending
 }
 
 // lasts is a reason that waiting does not help against; the remedy is a format for what follows.
@@ -115,8 +86,7 @@ func (v Verdict) refusal() Reason {
 	return first
 }
 
-// assignable names the flavors that take all PodSets now, in words; not ok when a PodSet
-// finds none in one of the ClusterQueue's resource groups.
+// assignable names the flavors that take all PodSets now; not ok when one finds none in some resource group.
 func assignable(verdicts []Verdict) (assignment string, ok bool) {
 	if refusals(verdicts) != nil {
 		return "", false
@@ -177,13 +147,11 @@ func refusals(verdicts []Verdict) []Verdict {
 // beside reports whether two verdicts are about the same PodSet and resource group.
 func (v Verdict) beside(o Verdict) bool { return v.PodSet == o.PodSet && v.group == o.group }
 
-// picked returns the items that are wanted.
 func picked[T any](items []T, wanted func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !wanted(item) })
 }
 
-// lacking tells in short what stands against the first PodSet that finds no flavor. What
-// time may bring counts more than what only people can change.
+// lacking tells what stands against the first PodSet without a flavor. What time may bring counts more than what people can change.
 func lacking(verdicts []Verdict) *State {
 	var parts []string
 	var best *State

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,18 +24,13 @@ import (
 
 // Worker is a cluster that MultiKueue gave a job to, or may.
 type Worker struct {
-	// Cluster is the name of the MultiKueueCluster.
-	Cluster string
-	// Context of the kubeconfig leads there; empty where none is known to.
-	Context string
-	// Facts are those of the job's copy there; nil where nothing is known of one.
-	Facts *Facts
-	// Problem is why nothing is known.
-	Problem error
+	Cluster string // the name of the MultiKueueCluster
+	Context string // of the kubeconfig, that leads there; empty where none is known to
+	Facts   *Facts // those of the job's copy there; nil where nothing is known of one
+	Problem error  // why nothing is known
 }
 
-// Dispatched names the workers of a job of MultiKueue: the one that has it, or those that may
-// admit it.
+// Dispatched names the workers of a job of MultiKueue: the one that has it, or those that may admit it.
 func (f *Facts) Dispatched() (assigned string, nominated []string) {
 	if !f.Job.ForMultiKueue() || f.Workload == nil || f.Job.Finished() || kueuelib.IsFinished(f.Workload) ||
 		!kueuelib.IsActive(f.Workload) || !kueuelib.HasQuotaReservation(f.Workload) || f.condition(kueue.WorkloadEvicted) != nil {
@@ -55,8 +51,7 @@ func (f *Facts) workerNames() []string {
 	return nominated
 }
 
-// lookInto reads the copy of a job of MultiKueue in its worker, or in each that may admit it. What
-// is wrong with a worker is part of the facts.
+// lookInto reads the copy of a job of MultiKueue in its worker, or in each that may admit it. Problems are facts, too.
 func lookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
 	for _, name := range f.workerNames() {
 		at, c, err := workers.Enter(name)
@@ -68,8 +63,7 @@ func lookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.
 	}
 }
 
-// read reads the facts of a job's copy. While MultiKueue has made its Workload alone, they are of
-// the job as it would be there.
+// read reads the facts of a job's copy; while there is only its Workload, of the job as it would be there.
 func (w *Worker) read(ctx context.Context, at *cluster.Worker, c client.Client, renderer *trainjob.Renderer, f *Facts) error {
 	job, err := at.Copy(ctx, c, f.Job.Namespace, f.Job.Name, f.Workload.Name)
 	uncopied := errors.Is(err, cluster.ErrNoCopy)
@@ -86,8 +80,7 @@ func (w *Worker) read(ctx context.Context, at *cluster.Worker, c client.Client, 
 	return nil
 }
 
-// standIn is a job as MultiKueue would copy it to a worker that has the Workload made of the job's; the error is noCopy
-// where there is none.
+// standIn is a job as MultiKueue would copy it to a worker that has its Workload; the error is noCopy where there is none.
 func standIn(ctx context.Context, at *cluster.Worker, c client.Reader, f *Facts, noCopy error) (*trainjob.TrainJob, error) {
 	var wl kueue.Workload
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(f.Workload), &wl); {
@@ -102,8 +95,7 @@ func standIn(ctx context.Context, at *cluster.Worker, c client.Reader, f *Facts,
 	return job, nil
 }
 
-// LookIntoAll reads the copies of many jobs in the workers that have them, each kind once in each
-// worker. Jobs that no worker has yet are not looked for.
+// LookIntoAll reads the copies of many jobs in the workers that have them, each kind once in each worker.
 func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Snapshot, namespace string) {
 	copies := map[string]func(*Facts) Worker{}
 	for _, f := range s.Facts {
@@ -151,8 +143,7 @@ func copiesIn(ctx context.Context, workers *cluster.Workers, name, namespace str
 	}
 }
 
-// There returns the facts of the copy that runs in a worker, and that worker; nil where there is
-// none, or none that can be seen.
+// There returns the worker that a job runs in, with the facts of the copy; nil where that cannot be seen.
 func (f *Facts) There() *Worker {
 	if assigned, _ := f.Dispatched(); assigned == "" || len(f.Workers) == 0 || f.Workers[0].Facts == nil {
 		return nil
@@ -187,10 +178,7 @@ func inWorker(f *Facts) *State {
 
 // worker returns what is known of a worker, which may not have been looked into.
 func (f *Facts) worker(name string) *Worker {
-	if w := find(f.Workers, func(w *Worker) bool { return w.Cluster == name }); w != nil {
-		return w
-	}
-	return &Worker{Cluster: name}
+	return cmp.Or(find(f.Workers, func(w *Worker) bool { return w.Cluster == name }), &Worker{Cluster: name})
 }
 
 // there says of a remedy where it helps.

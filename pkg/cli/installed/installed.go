@@ -6,6 +6,7 @@ package installed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +44,36 @@ func Scheme() *runtime.Scheme {
 
 // Connect connects to a cluster. Nothing is cached.
 func Connect(config *rest.Config) (client.WithWatch, error) {
-	return client.NewWithWatch(Hurried(config), client.Options{Scheme: Scheme()})
+	c, err := client.NewWithWatch(Hurried(config), client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	published, err := discovery.NewDiscoveryClientForConfig(config)
+	return connected{c, published}, err
+}
+
+// connected is a client that reads what the API server publishes of its kinds, too.
+type connected struct {
+	client.WithWatch
+	published *discovery.DiscoveryClient
+}
+
+// schema reads the fields of TrainJobs from OpenAPI, which everybody may read who is logged in (ClusterRole system:discovery).
+func (c connected) schema(ctx context.Context) (*apiextensionsv1.JSONSchemaProps, error) {
+	data, err := c.published.RESTClient().Get().AbsPath("/openapi/v3/apis", trainjob.GVK.GroupVersion().String()).
+		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Components struct {
+			Schemas struct {
+				TrainJob apiextensionsv1.JSONSchemaProps `json:"org.kubeflow.trainer.v1alpha1.TrainJob"`
+			}
+		}
+	}
+	err = json.Unmarshal(data, &document)
+	return &document.Components.Schemas.TrainJob, err
 }
 
 // Hurried is a configuration for a command, which asks much at once, and then never again; kubectl has
@@ -55,12 +86,19 @@ func Hurried(config *rest.Config) *rest.Config {
 // ErrNoTrainer is why there are no TrainJobs at all.
 var ErrNoTrainer = errors.New("install Kubeflow Trainer 2.1 or later")
 
-// Generation tells the generation of Trainer that the cluster serves.
+// Generation tells the generation of Trainer that the cluster serves, also to a user of Connect's client who may not read CRDs.
 func Generation(ctx context.Context, c client.Reader) (trainjob.TrainerVersion, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	err := c.Get(ctx, client.ObjectKey{Name: trainjob.CRDName}, &crd)
 	if apierrors.IsNotFound(err) {
 		return 0, fmt.Errorf("the cluster has no CRD %s: %w", trainjob.CRDName, ErrNoTrainer)
+	}
+	if of, is := c.(connected); is && apierrors.IsForbidden(err) {
+		if schema, unread := of.schema(ctx); unread == nil {
+			served := apiextensionsv1.CustomResourceDefinitionVersion{Name: trainjob.GVK.Version, Served: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}
+			crd.Name, crd.Spec.Versions, err = trainjob.CRDName, []apiextensionsv1.CustomResourceDefinitionVersion{served}, nil
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading CRD %s: %w", trainjob.CRDName, err)

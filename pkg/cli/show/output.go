@@ -11,17 +11,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/util/jsonpath"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
 // The formats of -o that several commands have.
 const (
-	Wide = "wide"
-	JSON = "json"
-	YAML = "yaml"
-	// JSONPath begins the format that prints what a template of kubectl's picks:
-	// jsonpath={.field}. It goes with JSON.
-	JSONPath = "jsonpath="
+	Wide     = "wide"
+	JSON     = "json"
+	YAML     = "yaml"
+	JSONPath = "jsonpath=" // with a template of kubectl's, where there is JSON: jsonpath={.field}
 )
 
 // ForMachines reports whether Encode writes a format.
@@ -122,10 +121,7 @@ type word struct {
 }
 
 func (w *word) String() string {
-	if w.value == nil {
-		return ""
-	}
-	return *w.value
+	return ptr.Deref(w.value, "")
 }
 
 // Set takes a text that is right.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has
-// them.
+// Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has them.
 package show
 
 import (
@@ -18,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Screen is a terminal that only shows what is written to it: messages of pods, events and conditions, which are other
-// people's, can neither move the cursor nor hide a line.
+// Screen is a terminal that only shows what is written: messages of others can neither move the cursor nor hide a line.
 type Screen struct{ file *os.File }
 
 // OnScreen returns a Screen where out is a terminal, and out as it is elsewhere.
@@ -46,8 +44,7 @@ func Cursor(out io.Writer) io.Writer {
 	return out
 }
 
-// obeyed is what a terminal obeys instead of showing it: what Paint writes, control characters, and those that turn the
-// direction of a text.
+// obeyed is what a terminal obeys instead of showing it: what Paint writes, control characters, turns of direction.
 var obeyed = regexp.MustCompile(`\x1b\[(?:0|1|2|3[1236])m|[\p{Cc}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]`)
 
 // visible replaces it, but those characters to keep and Paint's.
@@ -66,8 +63,7 @@ func Text(text string) string { return visible(text, "\n\t") }
 // Line is a text on one line: a newline of other people's begins none.
 func Line(text string) string { return visible(strings.Join(strings.Fields(text), " "), "") }
 
-// Paint colours words, on a terminal only, and not with NO_COLOR (https://no-color.org).
-// The zero value never does.
+// Paint colours words, on a terminal only, and not with NO_COLOR (https://no-color.org). The zero value never does.
 type Paint struct{ on bool }
 
 // Painter returns the Paint for an output.
@@ -163,8 +159,7 @@ type Table struct {
 // NewTable returns a table with a heading, in capitals by convention.
 func NewTable(heading ...string) *Table { return &Table{rows: [][]string{heading}} }
 
-// Row adds a row; cells are printed with fmt, on one line. An empty text stands for a cell without
-// content.
+// Row adds a row; cells are printed with fmt, on one line. An empty text stands for a cell without content.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, 0, len(cells))
 	for _, cell := range cells {

@@ -35,28 +35,22 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// request is what the flags ask for.
 type request struct {
-	name, namespace string
-	// runtime is a name, or a kind and a name with a slash between them.
-	runtime string
-	nodes   int32
-	gpus    int64
-	// resource is what GPUs are asked for by.
-	resource        string
-	image           string
-	command, args   []string
-	env             []string
-	queue, priority string
-	// topology is required=LEVEL or preferred=LEVEL.
-	topology            string
+	name, namespace     string
+	runtime             string // a name, or a kind and a name with a slash between them
+	nodes               int32
+	gpus                int64
+	resource            string // what GPUs are asked for by
+	image               string
+	command, args       []string
+	env                 []string
+	queue, priority     string
+	topology            string // required=LEVEL or preferred=LEVEL
 	labels, annotations []string
-	// patch is a file with a runtime patch, or the patch itself.
-	patch string
+	patch               string // a file with a runtime patch, or the patch itself
 }
 
-// trainJob makes the TrainJob, with runtimePatches. builtin is for a runtime that brings a
-// trainer of its own. The spec of the runtime is nil if the user may not see it.
+// trainJob makes the TrainJob, with runtimePatches. builtin is for a runtime with a trainer of its own; spec is nil if unseen.
 func (r *request) trainJob(builtin bool, spec *trainer.TrainingRuntimeSpec) (*trainjob.TrainJob, error) {
 	job := &trainjob.TrainJob{}
 	job.APIVersion, job.Kind = trainjob.GVK.ToAPIVersionAndKind()
@@ -253,8 +247,7 @@ func annotate(entry map[string]any, name, key, value string) error {
 	return nil
 }
 
-// manifest returns the TrainJob as the generation has it, and notes what its rules doubt. What they refuse has an exit code of
-// its own. The spec of the runtime is nil if the user may not see it.
+// manifest returns the TrainJob as the generation has it, and notes what its rules doubt. What they refuse has an exit code.
 func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion, spec *trainer.TrainingRuntimeSpec, notes io.Writer) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(job)
 	if err != nil {

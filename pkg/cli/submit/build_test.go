@@ -34,11 +34,10 @@ func TestTrainJob(t *testing.T) {
 	launched := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, `{mlPolicy: {mpi: {runLauncherAsNode: true}}, template: {spec: {replicatedJobs: [
 {name: node}, {name: launcher, template: {metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}]}}}`)
 	type row struct {
-		request    request
-		runtime    *trainer.TrainingRuntimeSpec
-		generation trainjob.TrainerVersion
-		// metadata and spec are in YAML; there is always the namespace.
-		metadata, spec string
+		request        request
+		runtime        *trainer.TrainingRuntimeSpec
+		generation     trainjob.TrainerVersion
+		metadata, spec string // metadata and spec are in YAML; there is always the namespace
 	}
 	expect.Rows(t, map[string]row{
 		"the least":                  {request: request{runtime: "torch"}, metadata: "{generateName: torch-}", spec: "{" + ofTorch + "}"},
@@ -122,8 +121,7 @@ func TestRefusals(t *testing.T) {
 		builtin    bool
 		generation trainjob.TrainerVersion
 		says       string
-		// code is 1 unless it says another.
-		code int
+		code       int // 1 unless it says another
 	}
 	expect.Rows(t, map[string]row{
 		"a kind of runtime that there is not":     {request: request{runtime: "pod/a"}, says: "the kind is clustertrainingruntime or trainingruntime"},

@@ -27,7 +27,6 @@ import (
 // calm is the time between two looks at the least: every look lists what jobs compete for.
 const calm = time.Second
 
-// follower watches a TrainJob until it runs.
 type follower struct {
 	client      client.WithWatch
 	out, errOut io.Writer
@@ -35,8 +34,7 @@ type follower struct {
 	uid         types.UID
 }
 
-// follow shows how far the TrainJob comes. It ends when its pods run, with an error when
-// they will not, and with another one when ctx ends.
+// follow shows how far the TrainJob comes. It fails when its pods will not run, and when ctx ends before.
 func (f *follower) follow(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,19 +70,14 @@ func (f *follower) look(ctx context.Context) (*explain.Facts, error) {
 // step is one on the way to running; detail says more of one that is done.
 type step struct{ name, detail string }
 
-// progress is how far a TrainJob has come.
 type progress struct {
-	steps []step
-	// reached is how many steps are done.
-	reached int
-	// holds is why the next one is not done, reason in one word; waits is set where that takes longer than a moment.
-	holds, reason string
-	waits         bool
-	// failure is why it will not run; empty as long as it may.
-	failure string
+	steps         []step
+	reached       int    // how many steps are done
+	holds, reason string // why the next one is not done, and in one word
+	waits         bool   // set where that takes longer than a moment
+	failure       string // why it will not run; empty as long as it may
 }
 
-// running reports whether there is nothing more to wait for.
 func (p progress) running() bool { return p.reached == len(p.steps) }
 
 // reached is how many steps of a job in a queue are done; a job that has failed stays where it was.
@@ -133,22 +126,17 @@ func named(kind, name string) string {
 	return kind + " " + name
 }
 
-// display shows progress: on a terminal a line for each step, which changes in its place;
-// elsewhere a line when a step is reached, and when what holds the next one up is known or
-// changes.
+// display shows progress: on a terminal a line for each step, which changes in its place; elsewhere a line when a step is
+// reached, and when what holds the next one up is known or changes.
 type display struct {
 	out   io.Writer
 	paint show.Paint
 	start time.Time
-	// width is that of the terminal; 0 elsewhere.
-	width int
+	width int // that of the terminal; 0 elsewhere
 
-	// drawn is how many lines stand on the terminal.
-	drawn int
-	// reason is what held the next step up when progress was shown last.
-	reason string
-	// times are when the steps that are done were done first.
-	times []time.Duration
+	drawn  int             // how many lines stand on the terminal
+	reason string          // what held the next step up when progress was shown last
+	times  []time.Duration // when the steps that are done were done first
 }
 
 func newDisplay(out io.Writer, now time.Time) *display {
@@ -207,8 +195,7 @@ func (d *display) redraw(p progress, reached int) {
 	_, _ = io.WriteString(d.out, text.String())
 }
 
-// wrapped is a text behind a head, in lines that a terminal does not wrap itself: those
-// could not be written over.
+// wrapped is a text behind a head, in lines that a terminal does not wrap itself: those could not be written over.
 func wrapped(head, text string, width int) []string {
 	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
 	line, words := head, 0
@@ -233,8 +220,7 @@ func wrapped(head, text string, width int) []string {
 	return append(lines, strings.TrimRight(line, " "))
 }
 
-// append writes the steps that are reached now, that some are lost again, and what the next
-// one waits for.
+// append writes the steps that are reached now, that some are lost again, and what the next one waits for.
 func (d *display) append(p progress, before, reached int, since time.Duration) {
 	if reached < before {
 		d.reason = p.reason

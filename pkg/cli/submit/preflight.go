@@ -30,26 +30,23 @@ const (
 	torchtune      = "torchtune"
 )
 
-// preflight looks at what a TrainJob refers to, for errors that say what there is instead.
-// What the user may not see is left to the API server.
+// preflight looks at what a TrainJob refers to, to say what there is instead. What may not be seen is left to the API server.
 type preflight struct {
 	client client.Client
-	// notes takes what could not be looked at.
-	notes io.Writer
+	notes  io.Writer // takes what could not be looked at
 }
 
 // generation is the cluster's; the newest, as long as the user may not see which.
 func (p *preflight) generation(ctx context.Context) (trainjob.TrainerVersion, error) {
 	generation, err := cluster.Generation(ctx, p.client)
 	if apierrors.IsForbidden(err) {
-		fmt.Fprintln(p.notes, "note: you may not read CRDs, so the newest Trainer is assumed")
+		fmt.Fprintf(p.notes, "note: you may not get CRD %s, so the newest Trainer is assumed: ask an admin for ClusterRole kueue-trainer-queues-viewer\n", trainjob.CRDName)
 		return trainjob.Trainer23, nil
 	}
 	return generation, err
 }
 
-// runtime finds the runtime, and reports whether it brings its trainer. The spec is nil
-// if the user may not see it.
+// runtime finds the runtime, and reports whether it brings its trainer. The spec is nil if the user may not see it.
 func (p *preflight) runtime(ctx context.Context, ref trainer.RuntimeRef, namespace string) (spec *trainer.TrainingRuntimeSpec, builtin bool, err error) {
 	rt := &trainer.TrainingRuntime{}
 	if *ref.Kind == trainer.TrainingRuntimeKind {
@@ -113,8 +110,7 @@ const (
 	patience = 3 * time.Second
 )
 
-// awaitNew waits a moment for a LocalQueue that was just made to become active, as one that was applied with its ClusterQueue
-// does. What it reads last is what is looked at.
+// awaitNew waits a moment for a LocalQueue that was just made, as with its ClusterQueue, to become active.
 func (p *preflight) awaitNew(ctx context.Context, queue *kueue.LocalQueue) {
 	if time.Since(queue.CreationTimestamp.Time) > newQueue {
 		return
@@ -127,8 +123,7 @@ func (p *preflight) awaitNew(ctx context.Context, queue *kueue.LocalQueue) {
 	})
 }
 
-// stopped warns of a queue that admits nothing. A ClusterQueue that the user may not read
-// says so in the LocalQueue's status.
+// stopped warns of a queue that admits nothing. Of a ClusterQueue that may not be read, the LocalQueue says so.
 func (p *preflight) stopped(ctx context.Context, queue *kueue.LocalQueue) {
 	const until = "the TrainJob will wait until an admin starts it again"
 	if policy := ptr.Deref(queue.Spec.StopPolicy, kueue.None); policy != kueue.None {

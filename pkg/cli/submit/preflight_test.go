@@ -5,17 +5,20 @@ package submit
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -65,6 +68,50 @@ func TestPreflight(t *testing.T) {
 		expect.Same(t, "Unexpected error", tc.says, expect.Text(err))
 		expect.That(t, strings.HasPrefix(notes.String(), tc.note) && (tc.note != "" || notes.Len() == 0), "The notes are %q and not %q", notes.String(), tc.note)
 		expect.Same(t, "Unexpected trainer of the runtime", tc.builtin, builtin)
+	})
+}
+
+func TestGenerationThatMayNotBeSeen(t *testing.T) {
+	var notes strings.Builder
+	got := expect.Must((&preflight{client: newClient(true), notes: &notes}).generation(t.Context()))(t)
+	expect.Same(t, "Unexpected Trainer", trainjob.Trainer23, got)
+	expect.Same(t, "Unexpected note", "note: you may not get CRD trainjobs.trainer.kubeflow.org, so the newest Trainer is assumed: "+
+		"ask an admin for ClusterRole kueue-trainer-queues-viewer\n", notes.String())
+}
+
+// TestTopologyOfAnUnseenRuntime tells what may be missing: a launcher that trains beside node.
+func TestTopologyOfAnUnseenRuntime(t *testing.T) {
+	const alone = "warning: --topology is set for replicated job node alone; a launcher that trains beside it, as a runtime of MPI may have, is left out, because "
+	type row struct {
+		runtime, dryRun, topology string
+		want                      string
+		seen                      bool
+	}
+	expect.Rows(t, map[string]row{
+		"of the cluster": {runtime: "torch", topology: "required=rack",
+			want: alone + "you may not get ClusterTrainingRuntime torch: ask an admin for ClusterRole kueue-trainer-queues-viewer\n"},
+		"of the namespace": {runtime: "trainingruntime/mine", topology: "required=rack",
+			want: alone + "you may not get TrainingRuntime mine: ask an admin for ClusterRole kueue-trainer-user in the namespace\n"},
+		"for which no cluster is asked": {runtime: "torch", dryRun: "client", topology: "required=rack",
+			want: alone + "no cluster is asked for the runtime: use --dry-run=server\n"},
+		"without a topology": {runtime: "torch"},
+		"that is seen":       {runtime: "torch", topology: "required=rack", seen: true},
+	}, func(t *testing.T, tc row) {
+		streams, _, _, told := genericiooptions.NewTestIOStreams()
+		c := &command{request: request{name: "a", namespace: "ns", runtime: tc.runtime, topology: tc.topology}, streams: streams, printer: printers.NewDiscardingPrinter()}
+		api := kit.Gets(newClient(!tc.seen), func(obj client.Object, _ client.ObjectKey) error {
+			if _, is := obj.(*apiextensionsv1.CustomResourceDefinition); is {
+				return kit.Forbidden("customresourcedefinitions")
+			}
+			return nil
+		})
+		if tc.dryRun == "client" {
+			expect.NoError(t, c.printUnasked())
+		} else {
+			_, err := c.prepare(t.Context(), &preflight{client: api, notes: io.Discard})
+			expect.Same(t, "Seen to have no replicated job: "+expect.Text(err), tc.seen && tc.topology != "", err != nil)
+		}
+		expect.Same(t, "Unexpected warning", tc.want, told.String())
 	})
 }
 

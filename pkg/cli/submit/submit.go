@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package submit is the command that makes a TrainJob of flags, creates it, and watches it until
-// it runs.
+// Package submit is the command that makes a TrainJob of flags, creates it, and watches it until it runs.
 package submit
 
 import (
@@ -60,10 +59,9 @@ const submitExample = `  # 2 nodes with 8 GPUs each, from the queue of the team,
 
 type command struct {
 	request
-	dryRun string
-	watch  bool
-	// forecast has it said when the TrainJob starts, by what running tells, too.
-	forecast bool
+	dryRun   string
+	watch    bool
+	forecast bool // has it said when the TrainJob starts, by what running tells, too
 	running  outlook.Flags
 
 	printing *genericclioptions.PrintFlags
@@ -121,8 +119,7 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// notNothing refuses flags that are there and say nothing: a zero, or a variable of a script
-// that is not set, would be dropped without a word.
+// notNothing refuses flags that say nothing: a zero, or an unset variable of a script, would be dropped without a word.
 func notNothing(flags *pflag.FlagSet) error {
 	const leaveOut = "leave the flag out for what the runtime has"
 	var errs []error
@@ -209,6 +206,7 @@ func outside(u *unstructured.Unstructured) bool {
 
 // printUnasked prints the TrainJob as far as it can be checked without a cluster.
 func (c *command) printUnasked() error {
+	c.topologyOfNode("no cluster is asked for the runtime: use --dry-run=server")
 	job, err := c.trainJob(false, nil)
 	if err != nil {
 		return err
@@ -242,6 +240,16 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	}
 }
 
+// roles have the right to read runtimes of a kind.
+var roles = map[string]string{trainer.ClusterTrainingRuntimeKind: "kueue-trainer-queues-viewer", trainer.TrainingRuntimeKind: "kueue-trainer-user in the namespace"}
+
+// topologyOfNode warns of what --topology leaves out for a runtime that is not seen.
+func (c *command) topologyOfNode(unseen string) {
+	if c.topology != "" {
+		fmt.Fprintf(c.streams.ErrOut, "warning: --topology is set for replicated job node alone; a launcher that trains beside it, as a runtime of MPI may have, is left out, because %s\n", unseen)
+	}
+}
+
 // prepare makes the TrainJob for the cluster.
 func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured.Unstructured, error) {
 	generation, err := before.generation(ctx)
@@ -256,6 +264,9 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	if err != nil {
 		return nil, err
 	}
+	if spec == nil {
+		c.topologyOfNode(fmt.Sprintf("you may not get %s %s: ask an admin for ClusterRole %s", *ref.Kind, ref.Name, roles[*ref.Kind]))
+	}
 	if err := before.queue(ctx, &c.request); err != nil {
 		return nil, err
 	}
@@ -266,8 +277,7 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	return manifest(job, generation, spec, before.notes)
 }
 
-// foresee says when the TrainJob starts, where that is asked for. The TrainJob is there already: what
-// stands against a forecast is no error.
+// foresee says when the TrainJob starts, where that is asked for. It is there already, so that failing is no error.
 func (c *command) foresee(ctx context.Context, api client.Client, u *unstructured.Unstructured) {
 	if !c.forecast {
 		return

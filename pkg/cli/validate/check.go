@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -38,7 +39,6 @@ type checker struct {
 	validator  *trainjob.Validator
 }
 
-// check reports on the TrainJobs and runtimes of a document.
 func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) error {
 	jobs, err := doc.TrainJobs()
 	if err != nil {
@@ -120,8 +120,7 @@ func notStrings(data []byte) field.ErrorList {
 	return errs
 }
 
-// undecodable is about an object that is in order by its schema, which says nothing of metadata, and cannot be read
-// all the same.
+// undecodable is about an object that is in order by its schema, which says nothing of metadata, and cannot be read.
 func undecodable(err error) *field.Error {
 	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
 		return field.Invalid(field.NewPath(wrong.Field), field.OmitValueType{}, fmt.Sprintf("it must be a %s and is a %s", wrong.Type, wrong.Value))
@@ -129,9 +128,8 @@ func undecodable(err error) *field.Error {
 	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error())
 }
 
-// without leaves out errors about fields that others are about: the same is often checked by
-// those that take the TrainJob, and again by those that make something of it. Much that is
-// wrong with a runtime is told of one field.
+// without leaves out errors about fields that others are about: the same is often checked by those that take the TrainJob,
+// and again by those that make something of it. Much that is wrong with a runtime is told of one field.
 func without(errs, others field.ErrorList) field.ErrorList {
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
 		return slices.ContainsFunc(others, func(other *field.Error) bool {
@@ -140,8 +138,7 @@ func without(errs, others field.ErrorList) field.ErrorList {
 	})
 }
 
-// verdict checks the patches and, if they are in order, what becomes of the whole
-// TrainJob with its runtime. The error is of a cluster that does not answer.
+// verdict checks the patches and, if they are in order, the whole TrainJob. The error is of a cluster without an answer.
 func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, procs *intstr.IntOrString, whole bool) (errs, doubts field.ErrorList, err error) {
 	runtime, missing, err := c.runtime(ctx, job)
 	if err != nil {
@@ -153,7 +150,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, procs *in
 	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, ofKueue), verdict.Warnings
 	switch {
 	case missing == nil:
-	case missing.Type == field.ErrorTypeNotSupported || c.files.cluster != nil:
+	case missing.Type == field.ErrorTypeNotSupported || missing.Type == field.ErrorTypeInvalid && c.files.cluster != nil:
 		return append(errs, missing), doubts, nil
 	default:
 		return errs, append(doubts, missing), nil
@@ -165,11 +162,10 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, procs *in
 	return append(errs, moreErrs...), append(doubts, moreDoubts...), nil
 }
 
-// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a group or
-// kind that cannot be there.
+// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a group or kind that cannot be there, or,
+// as Forbidden, that the user may not read it.
 func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer.TrainingRuntimeSpec, *field.Error, error) {
-	// Of a TrainJob that was stored before there may be a snapshot, which does not count
-	// for a new one.
+	// Of a TrainJob that was stored before there may be a snapshot, which does not count for a new one.
 	job = c.named(job)
 	job.UID = ""
 	ref, group := job.Spec.RuntimeRef, trainer.GroupVersion.Group
@@ -183,6 +179,10 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
 		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
 		return nil, field.NotSupported(runtimeRefPath.Child("kind"), ptr.Deref(ref.Kind, ""), kinds), nil
+	case apierrors.IsForbidden(err):
+		what := fmt.Sprintf("you may not get %s %s of the cluster, so what depends on it is not checked: name a file that has it with --runtimes",
+			ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), ref.Name)
+		return nil, field.Forbidden(runtimeRefPath.Child("name"), what), nil
 	case !errors.Is(err, trainjob.ErrRuntimeNotFound):
 		return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
 	}
@@ -193,8 +193,7 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	return nil, field.Invalid(runtimeRefPath.Child("name"), ref.Name, why), nil
 }
 
-// rendered asks Trainer's plugins, looks at what is made of the TrainJob and, for one with a
-// queue, makes its PodSets.
+// rendered asks Trainer's plugins, looks at what is made of the TrainJob and, for one with a queue, makes its PodSets.
 func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, procs *intstr.IntOrString, runtime *trainer.TrainingRuntimeSpec) (errs, doubts field.ErrorList) {
 	f := patch.Of(c.generation)
 	patches, err := f.All(&job.Spec)
@@ -212,8 +211,7 @@ func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, procs *i
 	return append(errs, without(made, errs)...), doubts
 }
 
-// named returns a copy of a TrainJob with the name that the API server would make of its
-// generateName, and the namespace that it would be created in.
+// named is a copy of a TrainJob with a name and namespace as the API server would make them.
 func (c *checker) named(job *trainjob.TrainJob) *trainjob.TrainJob {
 	job = job.DeepCopy()
 	job.Name = cmp.Or(job.Name, job.GenerateName+"abcde")
@@ -232,8 +230,7 @@ func byIndex(errs field.ErrorList, job *trainjob.TrainJob) field.ErrorList {
 	return errs
 }
 
-// unknownKinds tells of objects of Trainer's group, also in a list, whose kind it does not
-// have: nothing would be checked of a Trainjob.
+// unknownKinds tells of objects of Trainer's group whose kind it does not have: a Trainjob would not be checked.
 func unknownKinds(doc *manifest.Document) []finding {
 	type object struct{ APIVersion, Kind string }
 	var content struct {

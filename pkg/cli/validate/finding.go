@@ -21,49 +21,34 @@ import (
 
 // The severities of a finding.
 const (
-	// refused is for what Trainer, or Kueue for it, refuses a TrainJob for.
-	refused = "error"
-	// doubtful is for what they take although it does not do what it looks like, or what
-	// could not be looked at.
-	doubtful = "warning"
-	// told is for what was taken for granted.
-	told = "note"
+	refused  = "error"   // for what Trainer, or Kueue for it, refuses a TrainJob for
+	doubtful = "warning" // for what they take and does not do what it looks like, or what could not be looked at
+	told     = "note"    // for what was taken for granted
 )
 
 // finding is something wrong with a TrainJob or a runtime. Its JSON is the command's interface.
 type finding struct {
-	File string `json:"file"`
-	// Line is where the field begins or, if it is not there, what is around it; from 1.
-	Line int `json:"line"`
-	// TrainJob is empty for what is wrong with a runtime.
-	TrainJob string `json:"trainJob"`
+	File     string `json:"file"`
+	Line     int    `json:"line"`     // where the field begins or, if it is not there, what is around it; from 1
+	TrainJob string `json:"trainJob"` // empty for what is wrong with a runtime
 	Severity string `json:"severity"`
-	// Field is empty for the object as a whole.
-	Field string `json:"field"`
-	// Reason is the API server's word for what is wrong: one of the reasons of a status, such
-	// as FieldValueInvalid.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Field    string `json:"field"`  // empty for the object as a whole
+	Reason   string `json:"reason"` // the API server's word for what is wrong, such as FieldValueInvalid
+	Message  string `json:"message"`
 }
 
 // These reasons are no API server's.
 const (
-	// unread is the reason of a document that cannot be read as objects.
-	unread = "Unreadable"
-	// assumed is that of what was taken for granted.
-	assumed = "Assumed"
+	unread  = "Unreadable" // the reason of a document that cannot be read as objects
+	assumed = "Assumed"    // that of what was taken for granted
 )
 
 func (f finding) text() string {
-	if f.Field == "" {
-		return f.Message
-	}
-	return f.Field + ": " + f.Message
+	return strings.TrimPrefix(f.Field+": "+f.Message, ": ")
 }
 
 type report struct {
-	// Trainer is the release whose rules were used.
-	Trainer   string    `json:"trainer"`
+	Trainer   string    `json:"trainer"` // the release whose rules were used
 	TrainJobs int       `json:"trainJobs"`
 	Runtimes  int       `json:"runtimes"`
 	Findings  []finding `json:"findings"`
@@ -90,8 +75,7 @@ func (r *report) count(severity string) int {
 	return n
 }
 
-// sort orders the findings by their places, and leaves out those that are there twice. A
-// doubt about a field that is refused says nothing more.
+// sort orders the findings by their places, without those that are there twice, and doubts about a field that is refused.
 func (r *report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Severity, b.Severity))
@@ -132,10 +116,8 @@ func (r *report) checked() string {
 
 // The formats of -o beside those of package show.
 const (
-	// sarifFormat is what code scanning reads (SARIF 2.1.0).
-	sarifFormat = "sarif"
-	// githubFormat is workflow commands, which GitHub turns into annotations.
-	githubFormat = "github"
+	sarifFormat  = "sarif"  // what code scanning reads (SARIF 2.1.0)
+	githubFormat = "github" // workflow commands, which GitHub turns into annotations
 )
 
 func (r *report) print(out io.Writer, format string) error {

@@ -46,19 +46,16 @@ func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *tra
 // counted are fields of which package podset says more.
 var counted = regexp.MustCompile(`\.resources\.|^spec\.(parallelism|completions)$`)
 
-// origins finds the fields of a TrainJob, or of its runtime, that a field of its JobSet
-// comes from.
+// origins finds the fields of a TrainJob, or of its runtime, that a field of its JobSet comes from.
 type origins struct {
-	job     *trainjob.TrainJob
-	runtime *trainer.TrainingRuntimeSpec
-	jobSet  *jobsetapi.JobSet
-	// tree is the TrainJob, specTree the runtime's spec.
-	tree, specTree any
+	job            *trainjob.TrainJob
+	runtime        *trainer.TrainingRuntimeSpec
+	jobSet         *jobsetapi.JobSet
+	tree, specTree any // the TrainJob, specTree the runtime's spec
 }
 
-// refuse makes an error about the field that is to be changed. That is the last one to set
-// all of the path; where nobody does, because something is missing, it is that of the
-// runtime if it has as much of it as others.
+// refuse makes an error about the field that is to be changed. That is the last one to set all of the path; where nobody
+// does, because something is missing, it is that of the runtime if it has as much of it as others.
 func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	inRuntime := "template." + r.Path
 	if r.ReplicatedJob != "" {
@@ -88,8 +85,7 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	return podset.InRuntime(o.job, detail)
 }
 
-// withKey is the path of a refusal. Of a pod template's labels and annotations Kubernetes names neither the metadata that
-// they stand in nor the key, and several may have set some.
+// withKey is the path of a refusal with the key of a pod template's label or annotation, which Kubernetes does not name.
 func (o *origins) withKey(r verdict.Refusal) string {
 	at := slices.IndexFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == r.ReplicatedJob })
 	if at < 0 {
@@ -158,8 +154,7 @@ var remedies = map[string]string{
 	"spec.trainer.env": ": remove them, Trainer sets them",
 }
 
-// plugins asks those of the newest Trainer's library. What an older release may let pass
-// is doubtful there.
+// plugins asks those of the newest Trainer's library. What an older release may let pass is doubtful there.
 func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, procs *intstr.IntOrString, runtime *trainer.TrainingRuntimeSpec, patches []trainjob.RuntimePatch) (errs, doubts field.ErrorList) {
 	policy := ptr.Deref(runtime.MLPolicy, trainer.MLPolicy{})
 	if c.generation == trainjob.Trainer21 {

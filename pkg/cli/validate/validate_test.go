@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -66,8 +68,7 @@ func TestCommand(t *testing.T) {
 		stdin string
 		args  []string
 		want  string
-		// code is that which goes with the sum in the report, where nothing else is said.
-		code int
+		code  int // that which goes with the sum in the report, where nothing else is said
 	}
 	expect.Rows(t, map[string]row{
 		"in order":         {stdin: job("") + "---\n" + runtime, want: inOrder},
@@ -268,6 +269,34 @@ func TestCommand(t *testing.T) {
 	})
 }
 
+// TestFromAClusterThatTellsNothing has what no right is needed for told all the same.
+func TestFromAClusterThatTellsNothing(t *testing.T) {
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	flags.APIServer = new(kit.Unreadable(t, map[string]any{}))
+	type row struct {
+		args  []string
+		stdin string
+		want  string
+		says  string
+		code  int
+	}
+	const unseen = `-:9: warning: spec.runtimeRef.name: Forbidden: you may not get ClusterTrainingRuntime torch of the cluster, so what depends on it is not checked: name a file that has it with --runtimes` + "\n"
+	expect.Rows(t, map[string]row{
+		"nor its release": {says: "you may not get CRD trainjobs.trainer.kubeflow.org, which tells the cluster's release: " +
+			"name it with --trainer, or ask an admin for ClusterRole kueue-trainer-queues-viewer", code: exit.Unseen},
+		"of a runtime": {args: []string{"--trainer", "2.3"}, stdin: job(""), code: exit.Warnings,
+			want: unseen + "1 TrainJob for Trainer 2.3: 0 errors, 1 warning\n", says: "there are warnings"},
+		"of a runtime, and of what is wrong beside it": {args: []string{"--trainer", "2.3"}, stdin: job("") + "---\n" + job("  numNode: 1\n"), code: exit.Findings,
+			want: unseen + strings.Replace(unseen, ":9:", ":19:", 1) + "-:20: error: spec.numNode: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name\n" +
+				"2 TrainJobs for Trainer 2.3: 1 error, 2 warnings\n", says: "not every TrainJob is valid"},
+	}, func(t *testing.T, tc row) {
+		out, err := kit.Run(t, NewCommand, flags, tc.stdin, append([]string{"-f", "-", "--from-cluster"}, tc.args...)...)
+		expect.Says(t, err, tc.says)
+		expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
+		expect.Same(t, "Unexpected output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
+	})
+}
+
 // codeOf is the exit code that goes with the sum at the end of a report.
 func codeOf(report string) int {
 	switch {
@@ -297,4 +326,57 @@ func TestEveryShippedRuntimeIsTaken(t *testing.T) {
 		out, err := run(t, jobs.String(), "-f", "-", "--trainer", release.String())
 		expect.That(t, err == nil && strings.Count(out, ": note: ") == len(names) && len(names) >= 6, "Trainer %s: %v\n%s", release, err, out)
 	}
+}
+
+var found = &report{Trainer: "2.3", TrainJobs: 2, Findings: []finding{
+	{File: "a b/job.yaml", Line: 3, Severity: refused, Field: "spec.trainer", Reason: string(field.ErrorTypeRequired), Message: "set it"},
+	{File: "a b/job.yaml", Line: 4, Severity: told, Reason: string(field.ErrorTypeInvalid), Message: "50%\nof it"},
+	{File: "-", Line: 1, Severity: doubtful, Reason: unread, Message: "no YAML"},
+	{File: "c,d:e.yaml", Line: 2, Severity: doubtful, Reason: unread, Message: "a: b, c"},
+}}
+
+func TestSARIF(t *testing.T) {
+	var out strings.Builder
+	expect.NoError(t, found.print(&out, sarifFormat))
+	log := expect.Must(sarif.FromString(out.String()))(t)
+	err := log.Validate()
+	expect.That(t, err == nil, "The log is not as its schema has it: %v\n%s", err, &out)
+	type result struct {
+		Rule, Level, Text, URI string
+		Line                   int
+	}
+	var got []result
+	for _, r := range log.Runs[0].Results {
+		place := r.Locations[0].PhysicalLocation
+		rule := log.Runs[0].Tool.Driver.Rules[r.RuleIndex]
+		expect.That(t, *rule.ID == *r.RuleID && *rule.ShortDescription.Text != "", "Rule %d of %s is %v", r.RuleIndex, *r.RuleID, rule)
+		got = append(got, result{*r.RuleID, r.Level, *r.Message.Text, *place.ArtifactLocation.URI, *place.Region.StartLine})
+	}
+	want := []result{
+		{"FieldValueRequired", "error", "spec.trainer: set it", "a%20b/job.yaml", 3},
+		{"FieldValueInvalid", "note", "50%\nof it", "a%20b/job.yaml", 4},
+		{"Unreadable", "warning", "no YAML", "stdin", 1},
+		{"Unreadable", "warning", "a: b, c", "./c,d:e.yaml", 2},
+	}
+	expect.Same(t, "Unexpected results", want, got)
+}
+
+func TestEmptySARIF(t *testing.T) {
+	var out strings.Builder
+	expect.NoError(t, (&report{}).print(&out, sarifFormat))
+	log := expect.Must(sarif.FromString(out.String()))(t)
+	err := log.Validate()
+	expect.That(t, err == nil && strings.Contains(out.String(), `"results": []`), "The log is not as code scanning wants it: %v\n%s", err, &out)
+}
+
+func TestGitHub(t *testing.T) {
+	var out strings.Builder
+	expect.NoError(t, found.print(&out, githubFormat))
+	const want = `::error file=a b/job.yaml,line=3,title=kubectl trainjob validate::spec.trainer: set it
+::notice file=a b/job.yaml,line=4,title=kubectl trainjob validate::50%25%0Aof it
+::warning file=-,line=1,title=kubectl trainjob validate::no YAML
+::warning file=c%2Cd%3Ae.yaml,line=2,title=kubectl trainjob validate::a: b, c
+2 TrainJobs for Trainer 2.3: 1 error, 2 warnings
+`
+	expect.Same(t, "Unexpected commands", want, out.String())
 }

@@ -43,9 +43,8 @@ func withDefaults(js *jobsetapi.JobSet) *jobsetapi.JobSet {
 	return js
 }
 
-// ofJobSet has the rules of JobSet 0.12 for a new JobSet, with its feature gates as they
-// ship (ValidateCreate in its pkg/webhooks, which cannot be imported beside Kueue's feature
-// gates). Those for names are of package podset.
+// ofJobSet has the rules of JobSet 0.12 for a new JobSet, with its feature gates as they ship (ValidateCreate in its
+// pkg/webhooks, which cannot be imported beside Kueue's feature gates). Those for names are of package podset.
 func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 	names := sets.New[string]()
 	var errs, waits field.ErrorList
@@ -64,10 +63,9 @@ func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 	if n := js.Spec.Network; n != nil && n.Subdomain != "" {
 		errs = append(errs, rules.Complaints(specPath.Child("network", "subdomain"), n.Subdomain, validation.IsDNS1035Label(n.Subdomain))...)
 	}
-	if policy := js.Spec.SuccessPolicy; policy != nil {
-		errs = append(errs, targets(specPath.Child("successPolicy", "targetReplicatedJobs"), policy.TargetReplicatedJobs, names)...)
-	}
-	errs = slices.Concat(errs, failurePolicy(js.Spec.FailurePolicy, names), coordinator(js), claims(js))
+	success := ptr.Deref(js.Spec.SuccessPolicy, jobsetapi.SuccessPolicy{})
+	errs = append(errs, targets(specPath.Child("successPolicy", "targetReplicatedJobs"), success.TargetReplicatedJobs, names)...)
+	errs = slices.Concat(errs, failurePolicy(ptr.Deref(js.Spec.FailurePolicy, jobsetapi.FailurePolicy{}), names), coordinator(js), claims(js))
 	var all []Refusal
 	for i, err := range slices.Concat(errs, waits) {
 		all = append(all, Refusal{Kind: "JobSet", Path: err.Field, Message: err.ErrorBody(), Waits: i >= len(errs)})
@@ -109,10 +107,7 @@ var (
 	}
 )
 
-func failurePolicy(policy *jobsetapi.FailurePolicy, names sets.Set[string]) field.ErrorList {
-	if policy == nil {
-		return nil
-	}
+func failurePolicy(policy jobsetapi.FailurePolicy, names sets.Set[string]) field.ErrorList {
 	path, seen := specPath.Child("failurePolicy"), sets.New[string]()
 	var errs field.ErrorList
 	if policy.RestartStrategy == jobsetapi.InPlaceRestart {

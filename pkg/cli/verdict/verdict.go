@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict says, without a cluster, what JobSet's webhook says of a JobSet, and the
-// API server of the Jobs and pods that come of it.
+// Package verdict says, without a cluster, what JobSet's webhook says of a JobSet, and the API server of the Jobs and pods
+// that come of it.
 //
-// The rules for Jobs and pods are the API server's own, out of k8s.io/kubernetes, which has
-// no smaller module with them and promises nobody a stable API: no copy of them would stay
-// right. Only the plugin may link it. The manager does without, since there the API server
-// itself is asked.
+// The rules for Jobs and pods are the API server's own, out of k8s.io/kubernetes, which has no smaller module with them and
+// promises nobody a stable API: no copy of them would stay right. Only the plugin may link it. The manager does without,
+// since there the API server itself is asked.
 package verdict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,30 +29,23 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	jobregistry "k8s.io/kubernetes/pkg/registry/batch/job"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 )
 
-// Refusal is something that is refused for good, or waits for ever: nobody but a person can
-// change it.
+// Refusal is something that is refused for good, or waits for ever: nobody but a person can change it.
 type Refusal struct {
-	// Kind is what is refused: a JobSet, a Job or a Pod.
-	Kind string
-	// ReplicatedJob is the one that is refused; empty for the JobSet as a whole.
-	ReplicatedJob string
-	// Path goes on from the JobSet or, with a ReplicatedJob, from its template, with names of
-	// keyed lists in brackets as in package provenance.
-	Path string
-	// Message says what is wrong.
-	Message string
-	// Waits is set for what is accepted, and then waits for itself.
-	Waits bool
+	Kind          string // what is refused: a JobSet, a Job or a Pod
+	ReplicatedJob string // the one that is refused; empty for the JobSet as a whole
+	Path          string // from the JobSet or its replicated job's template, with names of keyed lists in brackets
+	Message       string // what is wrong
+	Waits         bool   // set for what is accepted, and then waits for itself
 }
 
-// Of returns what is refused of a JobSet as Trainer renders it, and of what JobSet makes of
-// it. Of each replicated job the first Job and its first pod are looked at: the others
-// differ from them by numbers in names alone.
+// Of returns what is refused of a JobSet as Trainer renders it, and of what JobSet makes of it. Of each replicated job the
+// first Job and its first pod are looked at: the others differ from them by numbers in names alone.
 func Of(ctx context.Context, js *jobsetapi.JobSet) []Refusal {
 	js = withDefaults(js)
 	refusals := ofJobSet(js)
@@ -62,8 +55,7 @@ func Of(ctx context.Context, js *jobsetapi.JobSet) []Refusal {
 	return refusals
 }
 
-// ofJob asks the API server's own code about the first Job of a replicated job and, if that
-// is taken, about its first pod: of a Job's template less is checked than of a pod.
+// ofJob asks the API server's own code about the first Job of a replicated job, and about its first pod if that is taken.
 func ofJob(ctx context.Context, js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) []Refusal {
 	child := childJob(js, rj)
 	batchdefaults.SetObjectDefaults_Job(child)
@@ -93,12 +85,9 @@ func childJob(js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) *batchv1.Job {
 		Spec: *rj.Template.Spec.DeepCopy(),
 	}
 	pod := &job.Spec.Template
-	pod.Labels = maps.Clone(pod.Labels)
-	for _, labels := range []*map[string]string{&job.Labels, &pod.Labels} {
-		if *labels == nil {
-			*labels = map[string]string{}
-		}
-		(*labels)[jobsetapi.JobSetNameKey], (*labels)[jobsetapi.ReplicatedJobNameKey] = js.Name, rj.Name
+	for _, meta := range []*metav1.ObjectMeta{&job.ObjectMeta, &pod.ObjectMeta} {
+		metav1.SetMetaDataLabel(meta, jobsetapi.JobSetNameKey, js.Name)
+		metav1.SetMetaDataLabel(meta, jobsetapi.ReplicatedJobNameKey, rj.Name)
 	}
 	pod.Spec.Subdomain = subdomain(js)
 	for _, policy := range js.Spec.VolumeClaimPolicies {
@@ -113,10 +102,7 @@ func childJob(js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) *batchv1.Job {
 }
 
 func subdomain(js *jobsetapi.JobSet) string {
-	if network := js.Spec.Network; network != nil && network.Subdomain != "" {
-		return network.Subdomain
-	}
-	return js.Name
+	return cmp.Or(ptr.Deref(js.Spec.Network, jobsetapi.Network{}).Subdomain, js.Name)
 }
 
 func refusals(kind, prefix string, rj *jobsetapi.ReplicatedJob, errs field.ErrorList) []Refusal {
@@ -176,16 +162,14 @@ func joined(path, step string) string {
 
 // itemOf finds an item by its name or its number, or returns -1.
 func itemOf(items []any, key string) int {
-	for i, item := range items {
+	at := slices.IndexFunc(items, func(item any) bool {
 		fields, _ := item.(map[string]any)
-		if slices.ContainsFunc(names, func(name string) bool { return fields[name] == key }) {
-			return i
-		}
+		return slices.ContainsFunc(names, func(name string) bool { return fields[name] == key })
+	})
+	if number, err := strconv.Atoi(key); at < 0 && err == nil && number >= 0 && number < len(items) {
+		return number
 	}
-	if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(items) {
-		return i
-	}
-	return -1
+	return at
 }
 
 // names are the keys by which items are told apart.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -15,11 +14,10 @@ import (
 // jobSet has a replicated job before the nodes; more is what the spec has beside them.
 func jobSet(t *testing.T, more, podSpec string) *jobsetapi.JobSet {
 	t.Helper()
-	js := &jobsetapi.JobSet{}
-	text := `
+	js := expect.FromYAML[*jobsetapi.JobSet](t, `
 metadata: {name: llm, namespace: ns}
 spec:
-  ` + strings.ReplaceAll(more, "\n", "\n  ") + `
+  `+strings.ReplaceAll(more, "\n", "\n  ")+`
   replicatedJobs:
   - name: data
     replicas: 1
@@ -27,9 +25,8 @@ spec:
   - name: node
     replicas: 2
     dependsOn: [{name: data, status: Complete}]
-    template: {spec: {parallelism: 3, completions: 3, template: {spec: {` + podSpec + `}}}}
-`
-	expect.NoError(t, yaml.UnmarshalStrict([]byte(text), js))
+    template: {spec: {parallelism: 3, completions: 3, template: {spec: {`+podSpec+`}}}}
+`)
 	// Where there are both, the claim is the one under test.
 	if strings.Contains(more, "volumeClaimPolicies") {
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Volumes = nil
