@@ -95,7 +95,7 @@ var mutants = slices.Concat(
 	in("pkg/patch/validate.go",
 		bug("a user may rewrite our entry", "TestChanged", "if !f.Has(after) || (want != nil && f.Same(want, after)) {", "if !f.Has(after) || want != nil {", "changes the manager's entry"),
 		bug("a user may write an entry in our name", "TestChanged", "want = allowed", "want = after"),
-		bug("a patch of a replicated job that is not there is taken", "TestUnknownJobs", "!slices.Contains(runtimeJobs, job.name) &&", "slices.Contains(runtimeJobs, job.name) &&"),
+		bug("a patch of a replicated job that is not there is taken", "TestUnknownJobs", "!slices.Contains(runtimeJobs, job.name) && ", "slices.Contains(runtimeJobs, job.name) && "),
 	),
 	in("pkg/trainjob/trainer.go",
 		bug("Trainer 2.3 is taken for 2.2, whose resources replace the runtime's", "TestTrainerVersionOfTheTrainerWeAreBuiltWith", "case hasField(schema, gracePeriodField...):\n			return Trainer23, nil", "case hasField(schema, gracePeriodField...):\n			return Trainer22, nil"),
