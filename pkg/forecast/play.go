@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -48,8 +47,6 @@ type Settings struct {
 	Stopping time.Duration
 	// Checks is how long admission checks take.
 	Checks time.Duration
-	// FairSharing is that of Kueue's configuration; nil without.
-	FairSharing *configapi.FairSharing
 	// Until ends the play when all of these have started; empty plays on to the horizon.
 	Until []client.ObjectKey
 }
@@ -106,7 +103,7 @@ func recovered(err *error) {
 }
 
 func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tell func(Event)) (*play, error) {
-	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+	player, err := scheduler.NewPlayer(ctx, world, settings.Begin)
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,14 @@ var (
 // Map returns what a function makes of each of a list.
 func Map[S ~[]From, From, To any](s S, of func(*From) To) []To { return utilslices.Map(s, of) }
 
+// Pick returns those of a list that a function reports.
+func Pick[S ~[]E, E any](s S, is func(*E) bool) S { return utilslices.Pick(s, is) }
+
+// Index returns the items of a list by what a function makes of each.
+func Index[S ~[]E, E any, K comparable](s S, by func(*E) K) map[K]*E {
+	return utilslices.ToRefMap(s, by)
+}
+
 // Names of Kueue's feature gates that its settings depend on.
 const (
 	CustomMetricLabels      = string(features.CustomMetricLabels)

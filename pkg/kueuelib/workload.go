@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -150,6 +152,11 @@ func CountedOf(pod *corev1.PodSpec, by *configapi.Resources) Requests {
 // IgnoresUndeclared reports whether Kueue gives quota in spite of resources that the ClusterQueue does not have.
 func IgnoresUndeclared(by *configapi.Resources) bool {
 	return features.Enabled(features.QuotaCheckStrategy) && by != nil && ptr.Deref(by.QuotaCheckStrategy, "") == configapi.QuotaCheckIgnoreUndeclared
+}
+
+// ChecksOf returns the admission checks that a ClusterQueue has for wl: with an admission, those of its flavors.
+func ChecksOf(wl *kueue.Workload, cq *kueue.ClusterQueue) sets.Set[kueue.AdmissionCheckReference] {
+	return workload.AdmissionChecksForWorkload(logr.Discard(), wl, cq)
 }
 
 // Holds returns what wl has of the flavors that are assigned to it, as Kueue counts it: without pods that it reclaimed.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -43,17 +44,20 @@ type replay struct {
 // horizon of the whole trace: the last of its jobs end long after the last has come.
 const horizon = 90 * 24 * time.Hour
 
-// replays plays each virtual cluster, which share nothing.
+// replays plays each virtual cluster, which share nothing; the first are those with the most jobs.
 func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (all []*replay) {
-	for _, part := range forecast.Parts(world, jobs) {
-		r := &replay{world: part.World}
+	for n, cq := range world.ClusterQueues {
+		part := *world
+		part.ClusterQueues, part.LocalQueues = world.ClusterQueues[n:n+1], world.LocalQueues[n:n+1]
+		r := &replay{world: &part}
 		byKey := map[client.ObjectKey]*life{}
-		for _, job := range part.Jobs {
+		own := slices.DeleteFunc(slices.Clone(jobs), func(job forecast.Job) bool { return string(job.Workload.Spec.QueueName) != cq.Name })
+		for _, job := range own {
 			l := &life{Job: job, limit: limitOf(job)}
 			r.lives = append(r.lives, l)
 			byKey[client.ObjectKeyFromObject(job.Workload)] = l
 		}
-		attempt.Succeed(forecast.Play(ctx, part.World, part.Jobs, forecast.Settings{Begin: begin, Horizon: horizon}, func(e forecast.Event) {
+		attempt.Succeed(forecast.Play(ctx, r.world, own, forecast.Settings{Begin: begin, Horizon: horizon}, func(e forecast.Event) {
 			switch l := byKey[e.Job]; e.Kind {
 			case forecast.Started:
 				l.started, l.admitted = e.At, e.Workload
@@ -63,6 +67,9 @@ func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (
 		}))
 		all = append(all, r)
 	}
+	slices.SortFunc(all, func(a, b *replay) int {
+		return cmp.Or(cmp.Compare(len(b.lives), len(a.lives)), cmp.Compare(a.world.ClusterQueues[0].Name, b.world.ClusterQueues[0].Name))
+	})
 	return all
 }
 

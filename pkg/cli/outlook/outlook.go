@@ -92,7 +92,7 @@ func (o *Outlook) Unseen() []string {
 func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
 	c = &scheduler.Contest{World: o.World(), Now: o.Now}
 	if o.Kueue != nil {
-		c.FairSharing, c.World.Resources, c.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
+		c.World.FairSharing, c.World.Resources, c.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
 		if err := kueueconfig.UseGates(o.Kueue.FeatureGates); err != nil {
 			warnings = append(warnings, "the forecast goes without some of Kueue's gates: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
@@ -118,14 +118,11 @@ func (o *Outlook) takesPart(wl *kueue.Workload) bool {
 
 // Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
 func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
-	jobs := byUID{}
-	for n := range o.TrainJobs {
-		jobs[o.TrainJobs[n].UID] = &o.TrainJobs[n]
-	}
+	jobs := kueuelib.Index(o.TrainJobs, func(job *trainjob.TrainJob) types.UID { return job.UID })
 	c, warnings := o.Contest()
 	q = &forecast.Question{
 		World: c.World, Runtimes: forecast.NewRuntimes(o.past(jobs), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
-		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks, FairSharing: c.FairSharing},
+		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
 	}
 	unknown := 0
 	for n := range o.Workloads {

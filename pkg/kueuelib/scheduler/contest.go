@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	qcache "sigs.k8s.io/kueue/pkg/cache/queue"
 	"sigs.k8s.io/kueue/pkg/workload"
@@ -24,14 +23,12 @@ type Contest struct {
 	World     *World
 	Workloads []*kueue.Workload
 	Now       time.Time
-	// FairSharing is that of Kueue's configuration; nil without.
-	FairSharing *configapi.FairSharing
 }
 
 // player returns a Player with all of them, those that wait as Kueue left them: parked where it looked in vain, and in front
 // where it stops others for them. Those that are asked about are not parked: Kueue decides about them again.
 func (c *Contest) player(ctx context.Context, asked sets.Set[client.ObjectKey]) (*Player, error) {
-	p, err := NewPlayer(ctx, c.World, c.Now, c.FairSharing)
+	p, err := NewPlayer(ctx, c.World, c.Now)
 	if err != nil {
 		return nil, err
 	}

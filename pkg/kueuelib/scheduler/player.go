@@ -16,7 +16,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	qcache "sigs.k8s.io/kueue/pkg/cache/queue"
 	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
@@ -59,9 +58,8 @@ type Player struct {
 	cache      *schdcache.Cache
 	queues     *qcache.Manager
 	requeuer   interface{ ProcessRequeues(context.Context) int }
-	// checks are the admission checks of each ClusterQueue.
-	checks map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference
-	kueue  *scheduler.Scheduler
+	checks     map[kueue.ClusterQueueReference][]kueue.AdmissionCheckStrategyRule
+	kueue      *scheduler.Scheduler
 	// consumed is what admission fair sharing goes by.
 	consumed consumption
 	// requeueAt is when those are looked at again who were in vain; zero where nobody is.
@@ -80,12 +78,12 @@ var admitInline = sync.OnceFunc(func() { routine.DefaultWrapper = inline{} })
 // NewPlayer returns a Player for a world at a time, without Workloads. Kueue's feature gates are those of this
 // process. Namespaces are not looked at: a Workload that its ClusterQueue refuses for the
 // labels of its namespace is not to be given to a Player.
-func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *configapi.FairSharing) (*Player, error) {
+func NewPlayer(ctx context.Context, world *World, now time.Time) (*Player, error) {
 	admitInline()
 	p := &Player{
 		clock:  &virtualClock{FakeClock: testingclock.NewFakeClock(now)},
 		memory: &memory{workloads: map[client.ObjectKey]*kueue.Workload{}, queues: world.LocalQueues},
-		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference{},
+		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckStrategyRule{},
 	}
 	p.cycleClock = &cycleClock{Clock: p.clock}
 	own := world.Changed(func(spec *kueue.ClusterQueueSpec) {
@@ -93,7 +91,7 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		setDefaults(spec)
 	})
 	var err error
-	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
+	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(world.FairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
 		return nil, err
 	}
 	expected := expectations.New()
@@ -101,7 +99,7 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(world.AdmissionFairSharing),
 	}
 	ofScheduler := []scheduler.Option{
-		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
+		scheduler.WithFairSharing(world.FairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
 		scheduler.WithAdmissionFairSharing(world.AdmissionFairSharing),
 	}
 	if r := world.Resources; r != nil {
@@ -129,11 +127,7 @@ func (p *Player) addQueues(ctx context.Context, world *World) error {
 		if err := p.queues.AddClusterQueue(ctx, cq); err != nil {
 			return fmt.Errorf("ClusterQueue %s: %w", cq.Name, err)
 		}
-		if strategy := cq.Spec.AdmissionChecksStrategy; strategy != nil {
-			for _, rule := range strategy.AdmissionChecks {
-				p.checks[kueue.ClusterQueueReference(cq.Name)] = append(p.checks[kueue.ClusterQueueReference(cq.Name)], rule.Name)
-			}
-		}
+		p.checks[kueue.ClusterQueueReference(cq.Name)] = ptr.Deref(cq.Spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 		for _, group := range cq.Spec.ResourceGroups {
 			p.patience = max(p.patience, len(group.Flavors))
 		}
@@ -219,8 +213,8 @@ func (p *Player) ChecksReady(ctx context.Context, key client.ObjectKey) []Moved 
 	}
 	after := wl.DeepCopy()
 	after.Status.AdmissionChecks = nil
-	for _, name := range p.checks[wl.Status.Admission.ClusterQueue] {
-		after.Status.AdmissionChecks = append(after.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
+	for _, rule := range p.checks[wl.Status.Admission.ClusterQueue] {
+		after.Status.AdmissionChecks = append(after.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: rule.Name, State: kueue.CheckStateReady})
 	}
 	return p.admit(quietly(ctx), wl, after)
 }

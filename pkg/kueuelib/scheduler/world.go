@@ -42,7 +42,8 @@ type World struct {
 	Pods []corev1.Pod
 	// Resources are Kueue's configuration of what it counts; nil without.
 	Resources *configapi.Resources
-	// AdmissionFairSharing is that of Kueue's configuration; nil without. Only a Player goes by it.
+	// FairSharing and AdmissionFairSharing are those of Kueue's configuration; nil without. Only a Player goes by them.
+	FairSharing          *configapi.FairSharing
 	AdmissionFairSharing *configapi.AdmissionFairSharing
 }
 
@@ -89,7 +90,14 @@ func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Wo
 			cache.AddOrUpdateWorkload(logr.Discard(), wl)
 		}
 	}
-	w.addNodes(cache)
+	for n := range w.Nodes {
+		cache.TASCache().SyncNode(&w.Nodes[n])
+	}
+	for n := range w.Pods {
+		if pod := &w.Pods[n]; TakesOfTopology(pod) {
+			cache.TASCache().Update(pod, logr.Discard())
+		}
+	}
 	return cache, nil
 }
 
@@ -124,33 +132,14 @@ func (w *World) Changed(change func(*kueue.ClusterQueueSpec)) *World {
 // takes nothing for none of its policies.
 func setDefaults(spec *kueue.ClusterQueueSpec) {
 	spec.QueueingStrategy = cmp.Or(spec.QueueingStrategy, kueue.BestEffortFIFO)
-	if spec.FlavorFungibility == nil {
-		spec.FlavorFungibility = &kueue.FlavorFungibility{}
-	}
+	spec.FlavorFungibility = cmp.Or(spec.FlavorFungibility, &kueue.FlavorFungibility{})
 	spec.FlavorFungibility.WhenCanBorrow = cmp.Or(spec.FlavorFungibility.WhenCanBorrow, kueue.MayStopSearch)
 	spec.FlavorFungibility.WhenCanPreempt = cmp.Or(spec.FlavorFungibility.WhenCanPreempt, kueue.TryNextFlavor)
-	if spec.Preemption == nil {
-		spec.Preemption = &kueue.ClusterQueuePreemption{}
-	}
+	spec.Preemption = cmp.Or(spec.Preemption, &kueue.ClusterQueuePreemption{})
 	spec.Preemption.WithinClusterQueue = cmp.Or(spec.Preemption.WithinClusterQueue, kueue.PreemptionPolicyNever)
 	spec.Preemption.ReclaimWithinCohort = cmp.Or(spec.Preemption.ReclaimWithinCohort, kueue.PreemptionPolicyNever)
-	if spec.Preemption.BorrowWithinCohort == nil {
-		spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{}
-	}
+	spec.Preemption.BorrowWithinCohort = cmp.Or(spec.Preemption.BorrowWithinCohort, &kueue.BorrowWithinCohort{})
 	spec.Preemption.BorrowWithinCohort.Policy = cmp.Or(spec.Preemption.BorrowWithinCohort.Policy, kueue.BorrowWithinCohortPolicyNever)
-}
-
-// addNodes tells the cache what is there below a topology, and what pods that Kueue has not
-// placed take of it.
-func (w *World) addNodes(cache *scheduler.Cache) {
-	for n := range w.Nodes {
-		cache.TASCache().SyncNode(&w.Nodes[n])
-	}
-	for n := range w.Pods {
-		if pod := &w.Pods[n]; TakesOfTopology(pod) {
-			cache.TASCache().Update(pod, logr.Discard())
-		}
-	}
 }
 
 // TakesOfTopology reports whether a pod takes of a topology what Kueue has not given it.
