@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Traits are what jobs that run equally long have in common.
@@ -199,15 +201,7 @@ func (r *Runtimes) Of(s Subject) Running {
 	return known
 }
 
-func ended(ran []Ran) int {
-	n := 0
-	for _, r := range ran {
-		if r.Ended {
-			n++
-		}
-	}
-	return n
-}
+func ended(ran []Ran) int { return len(kueuelib.Pick(ran, func(r *Ran) bool { return r.Ended })) }
 
 // again is how long a job runs that is preempted and starts over: as long as it would have all in all.
 func (k *Running) again(rest time.Duration) time.Duration {

@@ -4,12 +4,13 @@ package ledger
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
@@ -40,7 +41,7 @@ type Book struct {
 	// whole are the namespaces whose queues and users are not told apart any more.
 	whole map[string]bool
 	// payers are those that are told apart, by namespace.
-	payers map[string]map[payer]bool
+	payers map[string]sets.Set[payer]
 	// changes counts what is to be saved.
 	changes uint64
 }
@@ -63,7 +64,7 @@ func NewBook(now time.Time) *Book {
 	return &Book{
 		began: now, assumed: now,
 		totals: map[slot]float64{}, merged: map[slot]float64{}, open: map[types.UID]*Holding{},
-		closed: map[types.UID]closing{}, payers: map[string]map[payer]bool{},
+		closed: map[types.UID]closing{}, payers: map[string]sets.Set[payer]{},
 	}
 }
 
@@ -218,27 +219,19 @@ func (b *Book) bounded(shares []Share) []Share {
 	if len(shares) == 0 || b.tellsApart(shares[0].Series) {
 		return shares
 	}
-	shares = slices.Clone(shares)
-	for i := range shares {
-		shares[i].Series = shares[i].withoutQueue()
-	}
-	return shares
+	return kueuelib.Map(shares, func(s *Share) Share { return Share{s.withoutQueue(), s.Amount} })
 }
 
 // tellsApart reports whether queue and user of a series have a place among those of its namespace, and gives them one that
 // is free.
 func (b *Book) tellsApart(s Series) bool {
 	who, known := payer{s.LocalQueue, s.User}, b.payers[s.Namespace]
-	if s == s.withoutQueue() || known[who] && !b.whole[s.Namespace] {
+	if s == s.withoutQueue() || known.Has(who) && !b.whole[s.Namespace] {
 		return true
 	}
 	if b.whole[s.Namespace] || len(known) >= maxPayers {
 		return false
 	}
-	if known == nil {
-		known = map[payer]bool{}
-		b.payers[s.Namespace] = known
-	}
-	known[who] = true
+	b.payers[s.Namespace] = known.Union(sets.New(who))
 	return true
 }

@@ -5,6 +5,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -70,7 +71,7 @@ func (l *Ledger) look(ctx context.Context, wl *kueue.Workload) {
 		return
 	}
 	l.noted[wl.UID] = is
-	if l.book.observeEnd(Read(wl, is.facts), l.options.Clock.Now()) {
+	if l.book.observeEnd(Read(wl, is.facts), time.Now()) {
 		l.want()
 	}
 }
@@ -87,7 +88,7 @@ func (l *Ledger) gone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.book != nil {
-		now := l.options.Clock.Now()
+		now := time.Now()
 		l.book.Gone(uid, now, now)
 	}
 	delete(l.noted, uid)
@@ -102,7 +103,7 @@ func (l *Ledger) Leave(uid types.UID) {
 	if l.left == nil || !l.left[uid].IsZero() {
 		return
 	}
-	l.left[uid] = l.options.Clock.Now()
+	l.left[uid] = time.Now()
 	if l.book != nil && l.book.open[uid] != nil {
 		l.book.changes++
 		l.want()

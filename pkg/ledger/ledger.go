@@ -26,9 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 const (
@@ -62,7 +63,6 @@ type Options struct {
 	Facts    func(context.Context, *kueue.Workload) Facts
 	Recorder events.EventRecorder
 	Log      logr.Logger
-	Clock    clock.Clock
 }
 
 // Ledger is the account of the process that leads. The others' is empty.
@@ -115,7 +115,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 	if !l.eventuallyTakeOver(ctx) {
 		return nil
 	}
-	timer := l.options.Clock.NewTimer(savePeriod)
+	timer := time.NewTimer(savePeriod)
 	defer timer.Stop()
 	// next is when the next save may begin.
 	var next time.Time
@@ -131,14 +131,14 @@ func (l *Ledger) Start(ctx context.Context) error {
 			}
 			return nil
 		case <-l.wanted:
-			if !l.sleep(ctx, next.Sub(l.options.Clock.Now())) {
+			if !sleep(ctx, next.Sub(time.Now())) {
 				continue
 			}
-		case <-timer.C():
+		case <-timer.C:
 		}
-		began := l.options.Clock.Now()
+		began := time.Now()
 		err := l.save(ctx, refreshPeriod)
-		next = l.options.Clock.Now().Add(pause(l.options.Clock.Since(began)))
+		next = time.Now().Add(pause(time.Since(began)))
 		if errors.Is(err, errOvertaken) && !l.eventuallyTakeOver(ctx) {
 			return nil
 		}
@@ -153,16 +153,12 @@ func (l *Ledger) Start(ctx context.Context) error {
 func pause(took time.Duration) time.Duration { return min(max(soonest, idleRatio*took), latest) }
 
 // sleep waits, and reports whether ctx goes on.
-func (l *Ledger) sleep(ctx context.Context, for_ time.Duration) bool {
-	if for_ <= 0 {
-		return ctx.Err() == nil
-	}
+func sleep(ctx context.Context, for_ time.Duration) bool {
 	select {
 	case <-ctx.Done():
-		return false
-	case <-l.options.Clock.After(for_):
-		return true
+	case <-time.After(for_):
 	}
+	return ctx.Err() == nil
 }
 
 // eventuallyTakeOver tries until it succeeds; false means that ctx ended.
@@ -179,10 +175,10 @@ func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			l.options.Log.Error(err, "Could not read the ledger of resource seconds, so it is tried again")
 			l.mu.Lock()
-			l.fails(l.options.Clock.Now())
+			l.fails(time.Now())
 			l.mu.Unlock()
 		}
-		if !l.sleep(ctx, soonest) {
+		if !sleep(ctx, soonest) {
 			return false
 		}
 	}
@@ -202,7 +198,7 @@ func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 		"install that again, or delete the ConfigMap and restart the manager to begin at 0")
 	l.mu.Lock()
 	l.left = nil
-	l.fails(l.options.Clock.Now())
+	l.fails(time.Now())
 	l.mu.Unlock()
 	<-ctx.Done()
 }
@@ -226,7 +222,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.options.Clock.Now()
+	now := time.Now()
 	known, book := saved.Saved, saved.book(now)
 	if fresh {
 		l.tellBeginning(unreadable)
@@ -256,14 +252,8 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 
 func (l *Ledger) cached(ctx context.Context) (map[types.UID]*kueue.Workload, error) {
 	var list kueue.WorkloadList
-	if err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	workloads := make(map[types.UID]*kueue.Workload, len(list.Items))
-	for i := range list.Items {
-		workloads[list.Items[i].UID] = &list.Items[i]
-	}
-	return workloads, nil
+	err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	return kueuelib.Index(list.Items, func(wl *kueue.Workload) types.UID { return wl.UID }), err
 }
 
 // seen returns an error unless the cache has the Workloads of all holdings that are still there:
@@ -319,7 +309,7 @@ func (l *Ledger) putTogether(which together) {
 		return
 	}
 	// What came since was not told yet.
-	l.book.put(which, l.options.Clock.Now().Add(-settled))
+	l.book.put(which, time.Now().Add(-settled))
 	// Without a label of its LocalQueue, a series is that of those who are left, too.
 	maps.DeleteFunc(l.told.totals, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
 }
@@ -334,7 +324,7 @@ func (l *Ledger) want() {
 // save saves what has changed or, while something is held, what was saved an age ago.
 func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 	l.mu.Lock()
-	now := l.options.Clock.Now()
+	now := time.Now()
 	if l.book != nil {
 		l.book.prune(now)
 	}
