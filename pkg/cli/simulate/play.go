@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -70,8 +71,9 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if err != nil {
 		return Result{}, err
 	}
-	if late := countLate(come, q.Begin.Add(q.Horizon)); late > 0 {
-		o.warn("%d of %s in --arrivals after the horizon of %s: --horizon takes a longer one", late, show.Count(len(come), "row"), outlook.Roughly(int64(o.horizon.Seconds())))
+	end := q.Begin.Add(q.Horizon)
+	if late := kueuelib.Pick(come, func(job *forecast.Job) bool { return job.Arrives.After(end) }); len(late) > 0 {
+		o.warn("%d of %s in --arrivals after the horizon of %s: --horizon takes a longer one", len(late), show.Count(len(come), "row"), outlook.Roughly(int64(o.horizon.Seconds())))
 	}
 	jobs, known := slices.Concat(drawn, more, come), namesOf(slices.Concat(drawn[:len(q.Entrants)], more, come))
 	o.tellUnknown(jobs, known)
@@ -90,15 +92,6 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	}
 	waiting := counter.waiting()
 	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, jobs, waiting), o.tellNever(ctx, q, jobs, waiting, known))
-}
-
-func countLate(jobs []forecast.Job, end time.Time) (late int) {
-	for n := range jobs {
-		if jobs[n].Arrives.After(end) {
-			late++
-		}
-	}
-	return late
 }
 
 // tellInactive warns of ClusterQueues that admit nobody, where somebody waits.
@@ -134,17 +127,12 @@ func (o *options) tooYoung(at *outlook.Outlook) bool {
 
 // refuseUnknown refuses to draw from those of whom most would run to the end: all who come later would wait for them.
 func refuseUnknown(came []forecast.Arrival) error {
-	unknown := 0
-	for _, e := range came {
-		if e.Running.Source == forecast.Unknown {
-			unknown++
-		}
-	}
-	if 2*unknown <= len(came) {
+	unknown := kueuelib.Pick(came, func(a *forecast.Arrival) bool { return a.Running.Source == forecast.Unknown })
+	if 2*len(unknown) <= len(came) {
 		return nil
 	}
 	return fmt.Errorf("nothing is known of how long %d of %s run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
-		unknown, show.Count(len(came), "job"))
+		len(unknown), show.Count(len(came), "job"))
 }
 
 // names are of the jobs that somebody knows: those that are there, those of --job, and the lines of a CSV. Others are of the play alone.
@@ -218,10 +206,8 @@ func (o *options) keepComing(q *forecast.Question) {
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
 func (o *options) tellUnknown(jobs []forecast.Job, known names) {
 	unknown := sets.New[client.ObjectKey]()
-	for _, job := range jobs {
-		if job.Runs == 0 {
-			unknown.Insert(client.ObjectKeyFromObject(job.Workload))
-		}
+	for _, job := range kueuelib.Pick(jobs, func(job *forecast.Job) bool { return job.Runs == 0 }) {
+		unknown.Insert(client.ObjectKeyFromObject(job.Workload))
 	}
 	if len(unknown) > 0 {
 		o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), known.among(unknown))

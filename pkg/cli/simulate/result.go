@@ -158,11 +158,12 @@ func (c *counter) end() Result {
 		if job.queue == "" || job.came.After(end) {
 			continue
 		}
+		if !job.started {
+			job.waited = end.Sub(job.came).Round(time.Second)
+		}
 		for _, group := range [][2]string{{}, {job.queue, ""}, {job.queue, job.size}} {
-			if job.started {
-				waits[group] = append(waits[group], job.waited)
-			} else {
-				waits[group] = append(waits[group], end.Sub(job.came).Round(time.Second))
+			waits[group] = append(waits[group], job.waited)
+			if !job.started {
 				waiting[group]++
 			}
 		}

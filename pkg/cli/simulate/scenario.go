@@ -146,28 +146,21 @@ func (s *Scenario) apply(before *outlook.Outlook) (*changed, error) {
 	after, i := *before, *before.Inventory
 	after.Inventory = &i
 	i.Nodes, i.Workloads = slices.Clone(i.Nodes), slices.Clone(i.Workloads)
-	i.ClusterQueues = make([]kueue.ClusterQueue, len(before.ClusterQueues))
-	for n := range before.ClusterQueues {
-		before.ClusterQueues[n].DeepCopyInto(&i.ClusterQueues[n])
-	}
+	i.ClusterQueues = kueuelib.Map(i.ClusterQueues, func(cq *kueue.ClusterQueue) kueue.ClusterQueue { return *cq.DeepCopy() })
 	if s.FairSharing != nil {
 		kueueConfig := ptr.Deref(before.Kueue, configapi.Configuration{})
 		kueueConfig.FairSharing = s.FairSharing
 		after.Kueue = &kueueConfig
 	}
-	c := &changed{Outlook: &after, stops: sets.New[string]()}
-	return c, errors.Join(s.applyLists(c), preempt(&i, s.Preemption))
-}
-
-func (s *Scenario) applyLists(c *changed) error {
+	c, failed := &changed{Outlook: &after, stops: sets.New[string]()}, preempt(&i, s.Preemption)
 	for _, l := range s.lists() {
 		for n, text := range *l.texts {
 			if err := l.apply(c, text); err != nil {
-				return fmt.Errorf("%s[%d] %q: %w", l.field, n, text, err)
+				return nil, errors.Join(fmt.Errorf("%s[%d] %q: %w", l.field, n, text, err), failed)
 			}
 		}
 	}
-	return nil
+	return c, failed
 }
 
 // drain takes a node away, and evicts who has a place on it.
