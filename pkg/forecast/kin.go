@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // level is how near to each other jobs were submitted. The nearer, the more likely they are parts of one experiment.
@@ -40,7 +42,6 @@ type family struct {
 	limit time.Duration
 }
 
-// span is a part of kin.
 type span struct{ first, next int }
 
 func (s span) count() int { return max(0, s.next-s.first) }
@@ -66,15 +67,10 @@ func (k kin) find(s *Subject) int {
 
 // learnKin finds who may be kin, and how alike they are.
 func (r *Runtimes) learnKin(past []Past) {
-	var inOrder []*Past
-	for n := range past {
-		if !past[n].Submitted.IsZero() {
-			inOrder = append(inOrder, &past[n])
-		}
-	}
-	slices.SortStableFunc(inOrder, func(a, b *Past) int {
+	inOrder := kueuelib.Pick(past, func(p *Past) bool { return !p.Submitted.IsZero() })
+	slices.SortStableFunc(inOrder, func(a, b Past) int {
 		// Of one second those that have ended come first, then those that have run longest: they tell most of the others.
-		return cmp.Or(a.Submitted.Compare(b.Submitted), running(a)-running(b), cmp.Compare(b.For, a.For))
+		return cmp.Or(a.Submitted.Compare(b.Submitted), running(&a)-running(&b), cmp.Compare(b.For, a.For))
 	})
 	r.levels, r.kin = levels, map[family]kin{}
 	r.acrossQueues = across(inOrder, func(f *family) { f.Queue = "" })
@@ -108,10 +104,11 @@ func (r *Runtimes) familyOf(t Traits, limit time.Duration) family {
 
 // across reports whether experiments go across families, which widen makes one: jobs that come next to each other in
 // different ones are about as often like each other as in the same one.
-func across(inOrder []*Past, widen func(*family)) bool {
+func across(inOrder []Past, widen func(*family)) bool {
 	last := map[family]*Past{}
 	var same, other struct{ alike, all float64 }
-	for _, p := range inOrder {
+	for n := range inOrder {
+		p := &inOrder[n]
 		if !p.Ended {
 			continue
 		}
@@ -142,7 +139,6 @@ type relatives struct {
 	later kin
 }
 
-// near are those near to a job, at each level.
 type near [len(levels)]struct{ past, later span }
 
 // before finds those in front of the past one at a place: many may have been submitted in its second.

@@ -48,12 +48,10 @@ func (l *Ledger) collect(tell metrics.Tell, localQueues bool) {
 
 // withoutLocalQueues puts LocalQueues together where there are no labels of them.
 func withoutLocalQueues(values map[slot]float64) map[slot]float64 {
-	sums := map[slot]float64{}
-	for s, value := range values {
+	return put(values, map[slot]float64{}, func(s Series) Series {
 		s.Namespace, s.LocalQueue = "", ""
-		sums[s] += value
-	}
-	return sums
+		return s
+	})
 }
 
 type account struct {

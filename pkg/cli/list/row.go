@@ -81,7 +81,6 @@ const Unknown explain.Phase = "Unknown"
 // configMaps tell users, which who may not read them does not know.
 const configMaps = "configmaps of namespace " + config.Namespace
 
-// newList tells of the jobs that are asked for.
 func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[*explain.Facts]*outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string][]string{}

@@ -109,7 +109,6 @@ func places(at *outlook.Outlook, all []*kueue.Workload) []Waiting {
 	return out
 }
 
-// why compares with the one before in the same queue.
 func why(wl, before *kueue.Workload) string {
 	if before == nil {
 		return "the first of its queue"

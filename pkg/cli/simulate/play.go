@@ -102,11 +102,8 @@ func (o *options) tellInactive(ctx context.Context, world *scheduler.World, jobs
 	}
 	for _, job := range jobs {
 		queue := inventory.Find(world.LocalQueues, job.Workload.Namespace, string(job.Workload.Spec.QueueName))
-		if queue == nil || !waiting.Has(client.ObjectKeyFromObject(job.Workload)) {
-			continue
-		}
-		if why := inactive[queue.Spec.ClusterQueue]; why != "" {
-			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, why)
+		if queue != nil && waiting.Has(client.ObjectKeyFromObject(job.Workload)) && inactive[queue.Spec.ClusterQueue] != "" {
+			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, inactive[queue.Spec.ClusterQueue])
 		}
 	}
 	return nil
@@ -214,7 +211,6 @@ func (o *options) tellUnknown(jobs []forecast.Job, known names) {
 	}
 }
 
-// comingJobs reads the Workloads of --job.
 func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 	namespace, err := o.flags.InNamespace(false)
 	if err != nil {

@@ -83,7 +83,6 @@ func doneSeconds(job *trainjob.TrainJob) (int64, bool) {
 	return int64(*status.EstimatedRemainingSeconds) * percent / (100 - percent), true
 }
 
-// ranNow returns how long the present run lasts.
 func ranNow(wl *kueue.Workload, now time.Time) int64 {
 	if admitted := state.True(wl, kueue.WorkloadAdmitted); admitted != nil {
 		return int64(now.Sub(admitted.LastTransitionTime.Time).Seconds())
@@ -103,13 +102,10 @@ func graceOf(wl *kueue.Workload) int64 {
 	return max(least, 0)
 }
 
-// lostRuns returns how many runs of a job were evicted.
 func lostRuns(wl *kueue.Workload) int32 {
 	runs := int32(0)
-	if wl.Status.SchedulingStats != nil {
-		for _, e := range wl.Status.SchedulingStats.Evictions {
-			runs += e.Count
-		}
+	for _, e := range ptr.Deref(wl.Status.SchedulingStats, kueue.SchedulingStats{}).Evictions {
+		runs += e.Count
 	}
 	return runs
 }

@@ -26,7 +26,6 @@ var ofLedger = strings.Join([]string{
 	metrics.PriorityClass, metrics.User, metrics.Phase, metrics.Outcome,
 }, ", ")
 
-// querier asks a Prometheus.
 type querier struct {
 	*prom.Client
 	from, to time.Time
@@ -36,9 +35,6 @@ type querier struct {
 
 // errTogether is why there is no bill of a namespace.
 var errTogether = errors.New("the manager puts LocalQueues together (metrics.localQueueLabels: false), so it has no bill of one namespace: leave -n out")
-
-// errNoLedger is why there is no bill.
-var errNoLedger = errors.New("it has no series of the ledger for this time: check that it scrapes the manager, and --since")
 
 // bill returns what was used by phase and outcome, and what of it is not known.
 func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
@@ -51,11 +47,13 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	}
 	w := windowOf(q.from, q.to, began)
 	if len(w.began) == 0 {
-		return nil, nil, errNoLedger
+		return nil, nil, errors.New("it has no series of the ledger for this time: check that it scrapes the manager, and --since")
 	}
+	// So long before the end all values are of one ledger.
+	ofOne := w.to.Sub(w.began[len(w.began)-1]) - prom.Stale
 	var totals []ledger.Total
 	for metric, label := range map[string]model.LabelName{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
-		all, err := q.read(ctx, metric, w.lookBack(), w.sinceBegan())
+		all, err := q.read(ctx, metric, w.lookBack(), ofOne)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -127,7 +125,6 @@ func (q *querier) read(ctx context.Context, metric string, before, last time.Dur
 	return slices.Collect(maps.Values(all)), nil
 }
 
-// samples are what Prometheus has of one series.
 type samples struct {
 	labels model.Metric
 	// before is its last value before the window; nil where it has none.
@@ -186,11 +183,6 @@ func (w *window) lookBack() time.Duration {
 	return back
 }
 
-// sinceBegan is for how long before the end of the window all values are of one ledger.
-func (w *window) sinceBegan() time.Duration {
-	return w.to.Sub(w.began[len(w.began)-1]) - prom.Stale
-}
-
 // epoch is a time in which the ledger's counters only grow.
 type epoch struct{ from, to time.Time }
 
@@ -247,7 +239,6 @@ func (s *samples) base(w *window) float64 {
 	return float64(s.within[0].Value)
 }
 
-// notes say what a bill of the window does not have.
 func (w *window) notes() []string {
 	var out []string
 	if !w.fresh() && w.first.After(w.from) {

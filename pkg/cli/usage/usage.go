@@ -167,7 +167,10 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([]ledger.Total, *view, error) {
 	// What Workloads do not tell any more has been saved before: so they are read after it, and tell what came since.
 	saved, without := o.saved(ctx, c, bill.From)
-	label, unknown := userLabel(ctx, c)
+	label, unknown := "", true
+	if cfg, err := cluster.ManagerConfiguration(ctx, c); err == nil && cfg != nil {
+		label, unknown = cfg.Metrics.UserLabel, false
+	}
 	v, err := readView(ctx, c, o.namespace())
 	if err != nil {
 		return nil, nil, err
@@ -212,16 +215,6 @@ func (o *options) saved(ctx context.Context, c client.Reader, from time.Time) (*
 	return saved, ""
 }
 
-// userLabel is the manager's label of TrainJobs that says whose they are, or it is unknown.
-func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool) {
-	cfg, err := cluster.ManagerConfiguration(ctx, c)
-	if err != nil || cfg == nil {
-		return "", true
-	}
-	return cfg.Metrics.UserLabel, false
-}
-
-// check reads the flags, and returns the time that they ask for.
 func (o *options) check(now time.Time) (from, to time.Time, err error) {
 	for split := range strings.SplitSeq(o.by, ",") {
 		if !slices.Contains(splits, split) {
