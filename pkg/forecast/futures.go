@@ -163,7 +163,6 @@ func (q *Question) Jobs(future uint64) []Job {
 	return append(jobs, q.arriving(draws)...)
 }
 
-// arriving draws who comes, and when.
 func (q *Question) arriving(draws *Draws) []Job {
 	if len(q.Arrivals) == 0 {
 		return nil
@@ -187,7 +186,6 @@ func (q *Question) arriving(draws *Draws) []Job {
 	}
 }
 
-// comes is a Workload like another that is new.
 func comes(like *kueue.Workload, serial int, at time.Time) *kueue.Workload {
 	name := fmt.Sprintf("arrival-%06d", serial)
 	return &kueue.Workload{

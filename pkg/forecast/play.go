@@ -139,7 +139,6 @@ type state struct {
 	ends time.Time
 }
 
-// begin puts a job where it is at the begin.
 func (p *play) begin(ctx context.Context, job *Job) error {
 	key := client.ObjectKeyFromObject(job.Workload)
 	if p.jobs[key] != nil {

@@ -124,7 +124,6 @@ func Pace(percent int, floor uint64) {
 	eachCollection(pace)
 }
 
-// percentFor returns the percentage by which a heap may grow of which so many bytes are live.
 func percentFor(live uint64, percent int, floor uint64) int {
 	return max(percent, int(100*floor/max(live, minLive)))
 }

@@ -180,7 +180,6 @@ func clockOf(wl *kueue.Workload) clock.Clock {
 	return clock.RealClock{}
 }
 
-// lateClock stands still.
 type lateClock struct {
 	clock.RealClock
 	at time.Time

@@ -46,7 +46,6 @@ type Book struct {
 	changes uint64
 }
 
-// closing is the end of a holding.
 type closing struct {
 	UID      types.UID `json:"uid"`
 	Version  string    `json:"version"`
@@ -164,7 +163,6 @@ func (b *Book) phase(uid types.UID) string {
 	return ""
 }
 
-// end books a holding.
 func (b *Book) end(h *Holding, at time.Time) {
 	h.seconds(b.began, at, func(s Series, phase string, seconds float64) {
 		b.totals[slot{s, phase}] += seconds

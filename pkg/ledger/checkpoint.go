@@ -71,7 +71,6 @@ func (b *Book) checkpoint(writer string, now time.Time) Saved {
 	return c
 }
 
-// set has a checkpoint save totals.
 func (c *Saved) set(totals map[slot]float64) {
 	c.Held, c.Ended = []Total{}, []Total{}
 	for _, t := range sorted(totals) {
@@ -139,7 +138,6 @@ func compress(c any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// decode reads what encode returned.
 func decode(data []byte) (Saved, error) {
 	var c Saved
 	zip, err := gzip.NewReader(bytes.NewReader(data))

@@ -83,7 +83,6 @@ func (l *Ledger) concerns(wl *kueue.Workload) bool {
 	return l.book != nil && l.book.concerns(wl)
 }
 
-// gone takes note that a Workload is gone.
 func (l *Ledger) gone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

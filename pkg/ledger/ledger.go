@@ -88,7 +88,6 @@ type Ledger struct {
 	told account
 }
 
-// noted is a version of a Workload, and what was known beside it.
 type noted struct {
 	version string
 	facts   Facts

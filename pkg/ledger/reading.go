@@ -158,7 +158,6 @@ func running(wl *kueue.Workload, r Reading, facts Facts) []Mark {
 	return nil
 }
 
-// until ends marks with the stop, if there is one.
 func until(marks []Mark, stopped time.Time) []Mark {
 	if stopped.IsZero() {
 		return marks

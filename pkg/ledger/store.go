@@ -25,7 +25,6 @@ const (
 
 var errOvertaken = errors.New("another process has saved the ledger meanwhile")
 
-// store keeps checkpoints in a ConfigMap.
 type store struct {
 	reader client.Reader
 	writer client.Writer

@@ -143,7 +143,6 @@ func (s slot) values() []string {
 	return []string{s.ClusterQueue, s.Namespace, s.LocalQueue, s.Flavor, s.Resource, s.PriorityClass, s.User, s.is}
 }
 
-// isPhase tells phases from outcomes.
 func isPhase(is string) bool { return slices.Contains(phases, is) }
 
 var (

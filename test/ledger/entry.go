@@ -118,7 +118,6 @@ type entry struct {
 	apply func(*state)
 }
 
-// pod is what a pod asks for, and where it is.
 type pod struct {
 	name         string
 	owner        types.UID
@@ -141,7 +140,6 @@ type charge struct {
 	flavors map[string]map[corev1.ResourceName]kueue.ResourceFlavorReference
 }
 
-// read returns what a version makes of the state.
 func read(v record.Version) (func(*state), error) {
 	obj, uid, name := v.Object, v.Object.GetUID(), v.Object.GetName()
 	kind, owner := obj.GetKind(), ownerOf(obj)

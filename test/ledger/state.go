@@ -14,7 +14,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// state is the cluster at one resource version.
 type state struct {
 	// pods are those on a node that have not ended.
 	pods      map[types.UID]*boundPod

@@ -46,7 +46,6 @@ func LoadForQuota(ctx context.Context, c client.Client) (*Inventory, error) {
 	return l.inventory, l.err
 }
 
-// otherPods reads page by page, and keeps what counts.
 func (l *loader) otherPods(ctx context.Context) {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		var list corev1.PodList
@@ -129,7 +128,6 @@ func List[T any, P Object[T]](ctx context.Context, c client.Client, options ...c
 	return found, err
 }
 
-// note takes down why a kind could not be listed.
 func (l *loader) note(kind string, err error) {
 	switch {
 	case err == nil:

@@ -98,7 +98,6 @@ func (f *Flags) client(patience time.Duration) (*Client, error) {
 	return &Client{API: prometheus.NewAPI(client), match: selector(f.Match)}, nil
 }
 
-// selector selects series by the values of labels; empty where there are none.
 func selector(match map[string]string) string {
 	labels := model.LabelSet{}
 	for name, value := range match {

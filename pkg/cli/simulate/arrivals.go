@@ -98,7 +98,6 @@ func earliest(rows []row) (first time.Time) {
 	return first
 }
 
-// wrong is the error of a field, which is given by its number.
 func (r *row) wrong(field int, text string) error {
 	return fmt.Errorf("%s:%d: %s: %q %s", r.path, r.line, fields[field], r.fields[field], text)
 }

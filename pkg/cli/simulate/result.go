@@ -72,7 +72,6 @@ type counted struct {
 	gpus map[string]int64
 }
 
-// newCounter begins with all that are there, or come.
 func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
 	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}, leftOut: sets.New[client.ObjectKey]()}
 	c.result.Waits, c.result.Used = []Waits{}, []Usage{} // Scripts expect lists.
@@ -138,7 +137,6 @@ func (c *counter) stop(job *counted, at time.Time) {
 	job.gpus = nil
 }
 
-// waiting are those that have come and have not started.
 func (c *counter) waiting() sets.Set[client.ObjectKey] {
 	all := sets.New[client.ObjectKey]()
 	for key, job := range c.jobs {
@@ -188,7 +186,6 @@ func (c *counter) end() Result {
 
 func compareGroups(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
 
-// sizes are the sizes that waits are told by.
 var sizes = []struct {
 	most int64
 	name string
@@ -204,7 +201,6 @@ func sizeOf(wl *kueue.Workload) string {
 	return "65+ GPUs"
 }
 
-// gpusOf are the GPUs that a Workload has of each flavor.
 func gpusOf(wl *kueue.Workload) map[string]int64 {
 	all := map[string]int64{}
 	for of, amount := range kueuelib.Holds(wl) {

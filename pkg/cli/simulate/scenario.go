@@ -90,7 +90,6 @@ func (s *Scenario) check() error {
 	return all
 }
 
-// oneOf wants a value that an enum has.
 func oneOf[T ~string](field string, value T, enum ...T) error {
 	if slices.Contains(enum, value) {
 		return nil
@@ -141,7 +140,6 @@ type changed struct {
 	idle  []string
 }
 
-// apply changes a copy of what a cluster has.
 func (s *Scenario) apply(before *outlook.Outlook) (*changed, error) {
 	after, i := *before, *before.Inventory
 	after.Inventory = &i

@@ -187,7 +187,6 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 	return readCluster(ctx, c, namespace, o.warn)
 }
 
-// warn prints a warning once.
 func (o *options) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !o.warned.Has(text) {
 		o.warned.Insert(text)

@@ -91,7 +91,6 @@ func (o *options) run(ctx context.Context, name string) error {
 	return o.print(&t)
 }
 
-// tellUnseen tells why steps are missing.
 func (o *options) tellUnseen(f *Facts) {
 	for _, kind := range f.Unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)

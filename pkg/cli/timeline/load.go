@@ -171,7 +171,6 @@ var milestonesThere = map[milestone]milestone{
 	quotaFree: noted, waiting: noted, held: copied, unheld: copied, activated: noted,
 }
 
-// stepsThere are those in the workers.
 func stepsThere(f *Facts) []Step {
 	var all []Step
 	for _, there := range f.Copies {

@@ -29,7 +29,6 @@ var colours = map[Phase]string{
 	WaitingForPods: "#2186eb", Started: "#7fcfae", Running: "#3ebd93", Stopping: "#e66a6a", Held: "#b8c4ce", Deactivated: "#627d98",
 }
 
-// picture is the elements of an SVG, one after the other.
 type picture struct{ strings.Builder }
 
 // rect and circle show their title where the pointer is; text is shown as it is.
@@ -95,7 +94,6 @@ func (p *picture) marks(s scale, step *Step, y float64) {
 	p.circle(s.x(step.Time), y, title)
 }
 
-// scale brings times to places.
 type scale struct {
 	from  time.Time
 	total time.Duration

@@ -79,7 +79,6 @@ func CompareInQueue(a, b *kueue.Workload) int {
 	)
 }
 
-// record makes Decisions of looks.
 type record struct {
 	*Player
 	decided map[client.ObjectKey]*Decision
@@ -131,7 +130,6 @@ func (r *record) note(l *look) {
 	}
 }
 
-// rest decides about those that no cycle has decided about.
 func (r *record) rest(left sets.Set[client.ObjectKey]) {
 	parked := r.queues.DumpInadmissible()
 	for name, head := range r.heads {
