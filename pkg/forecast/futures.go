@@ -181,7 +181,7 @@ func (q *Question) arriving(draws *Draws) []Job {
 		}
 		n, _ := slices.BinarySearch(often, draws.random.Float64()*sum)
 		e := &q.Arrivals[n]
-		runs := draws.Whole(e.Running.another(at))
+		runs := draws.Rest(e.Running.another(at))
 		jobs = append(jobs, Job{Workload: comes(e.Workload, len(jobs), at), Arrives: at, Runs: runs, Again: runs})
 	}
 }

@@ -86,9 +86,10 @@ func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Sett
 	if err != nil {
 		return err
 	}
-	jobs = scheduler.Apart(jobs, func(job *Job) **kueue.Workload { return &job.Workload })
-	for n := range jobs {
-		if err := p.begin(ctx, &jobs[n]); err != nil {
+	apart := scheduler.Apart(kueuelib.Map(jobs, func(job *Job) *kueue.Workload { return job.Workload }))
+	for n, job := range jobs {
+		job.Workload = apart[n]
+		if err := p.begin(ctx, &job); err != nil {
 			return err
 		}
 	}

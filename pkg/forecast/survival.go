@@ -190,7 +190,9 @@ func (r *Runtimes) learnMeasured(past []Past, histograms []Histogram) {
 	}
 	for like, of := range ran {
 		slices.SortStableFunc(of, func(a, b Ran) int { return cmp.Compare(a.For, b.For) })
-		r.measured[like] = &group{like: like, ran: thinned(of), known: ended(of) >= enough}
+		if tells(of) {
+			r.measured[like] = &group{thinned(of)}
+		}
 	}
 }
 

@@ -109,11 +109,10 @@ func Unreserve(wl *kueue.Workload) {
 
 // RanFor returns how long wl ran since its last admission, at least a second; false unless its job has succeeded or failed.
 func RanFor(wl *kueue.Workload) (time.Duration, bool) {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	if !IsAdmitted(wl) || !IsFinished(wl) || finished.Reason != kueue.WorkloadFinishedReasonSucceeded && finished.Reason != kueue.WorkloadFinishedReasonFailed {
+	admitted, finished := True(wl.Status.Conditions, kueue.WorkloadAdmitted), True(wl.Status.Conditions, kueue.WorkloadFinished)
+	if admitted == nil || finished == nil || finished.Reason != kueue.WorkloadFinishedReasonSucceeded && finished.Reason != kueue.WorkloadFinishedReasonFailed {
 		return 0, false
 	}
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	// Times are in seconds, and clocks differ.
 	return max(time.Second, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time)), true
 }
@@ -134,10 +133,8 @@ const (
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it by its configuration of resources;
 // nil is without.
 func TotalRequests(wl *kueue.Workload, by *configapi.Resources) []workload.PodSetResources {
-	if by == nil {
-		return workload.NewInfo(wl).TotalRequests
-	}
-	return workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(by.ExcludeResourcePrefixes), workload.WithResourceTransformations(by.Transformations)).TotalRequests
+	counts := ptr.Deref(by, configapi.Resources{})
+	return workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(counts.ExcludeResourcePrefixes), workload.WithResourceTransformations(counts.Transformations)).TotalRequests
 }
 
 // CountedOf adds up what Kueue counts of a pod by its configuration of resources; nil is without, and all that it asks for.

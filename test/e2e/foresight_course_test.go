@@ -92,7 +92,7 @@ func (w *site) simulate(ctx context.Context, was course, acts []act) course {
 		if n+1 < len(acts) {
 			settings.Horizon = acts[n+1].begin.Sub(a.begin)
 		}
-		a.world.FairSharing = config.FairSharing
+		a.world.Kueue.FairSharing = config.FairSharing
 		Expect(forecast.Play(ctx, a.world, was.jobs(a), settings, func(e forecast.Event) {
 			switch p := simulated[e.Job.Name]; e.Kind {
 			case forecast.Started:

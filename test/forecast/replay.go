@@ -140,8 +140,8 @@ type forecasted struct {
 	Took           time.Duration
 }
 
-// window is how far back arrivals are looked at for those to come.
-const window = 3 * 24 * time.Hour
+// window is how far back arrivals are looked at for those to come, and ahead how far is forecasted.
+const window, ahead = 3 * 24 * time.Hour, 7 * 24 * time.Hour
 
 func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limits bool) forecasted {
 	now := m.Arrives
@@ -149,7 +149,7 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 	runtimes := forecast.NewRuntimes(past(all, now, limits), 0)
 	q := &forecast.Question{
 		World: m.world, Runtimes: runtimes, Futures: futures, Seed: uint64(now.UnixNano()),
-		Settings: forecast.Settings{Begin: now, Horizon: 7 * 24 * time.Hour, Until: []client.ObjectKey{client.ObjectKeyFromObject(m.Workload)}},
+		Settings: forecast.Settings{Begin: now, Horizon: ahead, Until: []client.ObjectKey{client.ObjectKeyFromObject(m.Workload)}},
 	}
 	there := slices.Concat(m.running, m.waiting)
 	slices.SortFunc(there, func(a, b *life) int { return a.Arrives.Compare(b.Arrives) })
@@ -164,7 +164,7 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 			q.Arrivals = append(q.Arrivals, forecast.Arrival{Entrant: e, Within: within})
 		}
 	}
-	band := attempt.Must(forecast.Draw(ctx, q)).Band(q.Until[0], q.Horizon)
+	band := attempt.Must(forecast.Draw(ctx, q)).Band(q.Until[0])
 	out := forecasted{Wait: m.started.Sub(now), Band: band, Queued: len(m.waiting), Took: time.Since(began), Recent: m.recent()}
 	out.Single = m.single(ctx, q, limits)
 	return out

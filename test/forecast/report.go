@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
@@ -33,11 +35,11 @@ func rowsOf(limits bool, made []forecasted) [][]string {
 		p90 += before(f.Wait, f.Band.P90)
 		recent += before(f.Wait, &f.Recent)
 		single += before(f.Wait, &f.Single)
-		middle := *cmp.Or(f.Band.P50, &f.Band.Horizon)
+		said50 := ptr.Deref(f.Band.P50, ahead)
 		if f.Band.P90 != nil {
-			width = append(width, float64(*f.Band.P90)/float64(max(middle, time.Minute)))
+			width = append(width, float64(*f.Band.P90)/float64(max(said50, time.Minute)))
 		}
-		for n, said := range []time.Duration{middle, f.Recent, f.Single} {
+		for n, said := range []time.Duration{said50, f.Recent, f.Single} {
 			errors[n] = append(errors[n], (f.Wait - said).Abs())
 		}
 	}

@@ -92,7 +92,7 @@ func (o *Outlook) Unseen() []string {
 func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
 	c = &scheduler.Contest{World: o.World(), Now: o.Now}
 	if o.Kueue != nil {
-		c.World.FairSharing, c.World.Resources, c.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
+		c.World.Kueue = *o.Kueue
 		if err := kueueconfig.UseGates(o.Kueue.FeatureGates); err != nil {
 			warnings = append(warnings, "the forecast goes without some of Kueue's gates: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		}

@@ -25,10 +25,10 @@ type consumption struct {
 
 // startConsumption begins with what LocalQueues say that they have consumed.
 func (p *Player) startConsumption(world *World) error {
-	if !admissionfairsharing.Enabled(world.AdmissionFairSharing) {
+	if !admissionfairsharing.Enabled(world.Kueue.AdmissionFairSharing) {
 		return nil
 	}
-	p.consumed.config = world.AdmissionFairSharing
+	p.consumed.config = world.Kueue.AdmissionFairSharing
 	for n := range world.LocalQueues {
 		lq := &world.LocalQueues[n]
 		if !p.cache.ClusterQueueUsesAdmissionFairSharing(lq.Spec.ClusterQueue) {

@@ -32,7 +32,7 @@ type game struct {
 
 func (g *game) world() *scheduler.World {
 	world := g.World()
-	world.FairSharing = g.sharing
+	world.Kueue.FairSharing = g.sharing
 	return world
 }
 

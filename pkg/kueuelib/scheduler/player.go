@@ -16,6 +16,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	qcache "sigs.k8s.io/kueue/pkg/cache/queue"
 	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
@@ -91,22 +92,21 @@ func NewPlayer(ctx context.Context, world *World, now time.Time) (*Player, error
 		setDefaults(spec)
 	})
 	var err error
-	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(world.FairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
+	config, counts := &world.Kueue, ptr.Deref(world.Kueue.Resources, configapi.Resources{})
+	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(config.FairSharing)), schdcache.WithAdmissionFairSharing(config.AdmissionFairSharing)); err != nil {
 		return nil, err
 	}
 	expected := expectations.New()
 	ofQueues := []qcache.Option{
-		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(world.AdmissionFairSharing),
+		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(config.AdmissionFairSharing),
+		qcache.WithExcludedResourcePrefixes(counts.ExcludeResourcePrefixes), qcache.WithResourceTransformations(counts.Transformations),
 	}
 	ofScheduler := []scheduler.Option{
-		scheduler.WithFairSharing(world.FairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
-		scheduler.WithAdmissionFairSharing(world.AdmissionFairSharing),
+		scheduler.WithFairSharing(config.FairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
+		scheduler.WithAdmissionFairSharing(config.AdmissionFairSharing),
 	}
-	if r := world.Resources; r != nil {
-		ofQueues = append(ofQueues, qcache.WithExcludedResourcePrefixes(r.ExcludeResourcePrefixes), qcache.WithResourceTransformations(r.Transformations))
-		if r.QuotaCheckStrategy != nil {
-			ofScheduler = append(ofScheduler, scheduler.WithQuotaCheckStrategy(*r.QuotaCheckStrategy))
-		}
+	if counts.QuotaCheckStrategy != nil {
+		ofScheduler = append(ofScheduler, scheduler.WithQuotaCheckStrategy(*counts.QuotaCheckStrategy))
 	}
 	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
 	p.kueue = scheduler.New(p.queues, p.cache, p.memory, &events.FakeRecorder{}, ofScheduler...) // Without a channel it tells nobody.

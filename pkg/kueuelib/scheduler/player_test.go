@@ -212,7 +212,7 @@ func TestWhoHasConsumedLessGoesFirst(t *testing.T) {
 	}}
 	g.LocalQueues = []kueue.LocalQueue{light, heavy}
 	world := g.World()
-	world.AdmissionFairSharing = &configapi.AdmissionFairSharing{
+	world.Kueue.AdmissionFairSharing = &configapi.AdmissionFairSharing{
 		UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
 	}
 	b := &board{t: t, now: time.Unix(1000, 0)}

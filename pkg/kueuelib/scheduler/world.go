@@ -19,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -40,11 +41,8 @@ type World struct {
 	Nodes           []corev1.Node
 	// Pods are those that run. What Kueue has not placed takes room below a topology.
 	Pods []corev1.Pod
-	// Resources are Kueue's configuration of what it counts; nil without.
-	Resources *configapi.Resources
-	// FairSharing and AdmissionFairSharing are those of Kueue's configuration; nil without. Only a Player goes by them.
-	FairSharing          *configapi.FairSharing
-	AdmissionFairSharing *configapi.AdmissionFairSharing
+	// Kueue is Kueue's configuration: what it counts, and how it shares fairly, by which only a Player goes.
+	Kueue configapi.Configuration
 }
 
 // Snapshot returns what Kueue's scheduler would see, made by Kueue's own cache: quota that is left along the cohort
@@ -61,9 +59,8 @@ func (w *World) Snapshot(ctx context.Context, workloads []kueue.Workload) (*Snap
 
 func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Workload, options ...scheduler.Option) (*scheduler.Cache, error) {
 	ctx = quietly(ctx)
-	if w.Resources != nil {
-		options = append(slices.Clip(options), scheduler.WithExcludedResourcePrefixes(w.Resources.ExcludeResourcePrefixes), scheduler.WithResourceTransformations(w.Resources.Transformations))
-	}
+	counts := ptr.Deref(w.Kueue.Resources, configapi.Resources{})
+	options = append(slices.Clip(options), scheduler.WithExcludedResourcePrefixes(counts.ExcludeResourcePrefixes), scheduler.WithResourceTransformations(counts.Transformations))
 	cache := scheduler.New(c, options...)
 	for n := range w.Topologies {
 		cache.AddOrUpdateTopology(logr.Discard(), &w.Topologies[n])
