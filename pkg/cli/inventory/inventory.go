@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -81,11 +82,7 @@ func Find[T any, P Object[T]](items []T, namespace, name string) *T {
 
 // Objects returns the objects of a list.
 func Objects[T any, P Object[T]](items []T) []client.Object {
-	objects := make([]client.Object, 0, len(items))
-	for i := range items {
-		objects = append(objects, P(&items[i]))
-	}
-	return objects
+	return kueuelib.Map(items, func(item *T) client.Object { return P(item) })
 }
 
 // Names returns the names of objects.

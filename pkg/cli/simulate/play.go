@@ -90,19 +90,19 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if err != nil {
 		return Result{}, err
 	}
-	waiting := counter.waiting()
-	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, jobs, waiting), o.tellNever(ctx, q, jobs, waiting, known))
+	waiting := counter.waiting(jobs)
+	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, waiting), o.tellNever(ctx, q, waiting, known))
 }
 
 // tellInactive warns of ClusterQueues that admit nobody, where somebody waits.
-func (o *options) tellInactive(ctx context.Context, world *scheduler.World, jobs []forecast.Job, waiting sets.Set[client.ObjectKey]) error {
+func (o *options) tellInactive(ctx context.Context, world *scheduler.World, waiting []forecast.Job) error {
 	inactive, err := world.Inactive(ctx)
 	if err != nil {
 		return err
 	}
-	for _, job := range jobs {
+	for _, job := range waiting {
 		queue := inventory.Find(world.LocalQueues, job.Workload.Namespace, string(job.Workload.Spec.QueueName))
-		if queue != nil && waiting.Has(client.ObjectKeyFromObject(job.Workload)) && inactive[queue.Spec.ClusterQueue] != "" {
+		if queue != nil && inactive[queue.Spec.ClusterQueue] != "" {
 			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, inactive[queue.Spec.ClusterQueue])
 		}
 	}
@@ -158,16 +158,13 @@ func (n names) among(some sets.Set[client.ObjectKey]) string {
 }
 
 // tellNever warns of jobs that wait at the end, and would if nobody else was there.
-func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []forecast.Job, waiting sets.Set[client.ObjectKey], known names) error {
+func (o *options) tellNever(ctx context.Context, q *forecast.Question, waiting []forecast.Job, known names) error {
 	alone := *q
 	alone.Entrants, alone.Time, alone.Checks = nil, 0, 0
 	alike := map[string][]client.ObjectKey{} // Of those that ask alike, the first is tried.
 	try := map[client.ObjectKey]bool{}
-	for _, job := range jobs {
+	for _, job := range waiting {
 		key := client.ObjectKeyFromObject(job.Workload)
-		if !waiting.Has(key) {
-			continue
-		}
 		asks := dump.ForHash([]any{key.Namespace, job.Workload.Spec.QueueName, job.Workload.Spec.PodSets})
 		if alike[asks] = append(alike[asks], key); len(alike[asks]) == 1 {
 			try[key] = true

@@ -137,14 +137,11 @@ func (c *counter) stop(job *counted, at time.Time) {
 	job.gpus = nil
 }
 
-func (c *counter) waiting() sets.Set[client.ObjectKey] {
-	all := sets.New[client.ObjectKey]()
-	for key, job := range c.jobs {
-		if !job.started && !job.came.After(c.begin.Add(c.horizon)) {
-			all.Insert(key)
-		}
-	}
-	return all
+func (c *counter) waiting(jobs []forecast.Job) []forecast.Job {
+	return kueuelib.Pick(jobs, func(job *forecast.Job) bool {
+		counted := c.jobs[client.ObjectKeyFromObject(job.Workload)]
+		return counted != nil && !counted.started && !counted.came.After(c.begin.Add(c.horizon))
+	})
 }
 
 func (c *counter) end() Result {

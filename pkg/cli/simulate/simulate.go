@@ -59,7 +59,6 @@ const example = `  # Would more quota shorten the waits?
   # Who would have to go for this job to get quota now?
   kubectl trainjob simulate --for team-a/llm --now`
 
-// The formats beside the tables.
 const (
 	formatCSV = "csv"
 	formatSVG = "svg"

@@ -83,11 +83,7 @@ func waitsForPods(ctx context.Context, c client.Reader, workloads []kueue.Worklo
 }
 
 func (v *view) readings() []ledger.Reading {
-	readings := make([]ledger.Reading, 0, len(v.workloads))
-	for i := range v.workloads {
-		readings = append(readings, ledger.Read(&v.workloads[i], v.facts(&v.workloads[i])))
-	}
-	return readings
+	return kueuelib.Map(v.workloads, func(wl *kueue.Workload) ledger.Reading { return ledger.Read(wl, v.facts(wl)) })
 }
 
 func (v *view) facts(wl *kueue.Workload) ledger.Facts {

@@ -11,17 +11,18 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/util/priority"
+	utilslices "sigs.k8s.io/kueue/pkg/util/slices"
 	"sigs.k8s.io/kueue/pkg/workload"
 )
 
 // Outcome is what Kueue's scheduler does with a Workload.
 type Outcome string
 
-// The outcomes.
 const (
 	// Admits: it gets quota.
 	Admits Outcome = "Admits"
@@ -100,9 +101,7 @@ type shape struct {
 // note decides about a Workload, unless it is looked at again.
 func (r *record) note(l *look) {
 	wl, d := r.memory.workloads[l.key], &Decision{Outcome: Refuses, Message: l.message, Before: r.first[l.sharing()]}
-	for _, target := range l.preempted() {
-		d.Victims = append(d.Victims, r.memory.workloads[keyOf(target)])
-	}
+	d.Victims = utilslices.Map(l.preempted(), func(target *klog.ObjectRef) *kueue.Workload { return r.memory.workloads[keyOf(*target)] })
 	switch {
 	case l.isSkipped():
 		d.Behind = r.takers[l.sharing()]
