@@ -19,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -62,15 +63,12 @@ func (f *Facts) pickEvents(all []corev1.Event, begun time.Time, copied *kueue.Wo
 			names["Workload/"+workload] = true
 		}
 	}
-	for i := range all {
-		e := &all[i]
+	f.Events = kueuelib.Pick(all, func(e *corev1.Event) bool {
 		ours := names[e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name] || e.InvolvedObject.Kind == "Pod" && jobOf(f, e.InvolvedObject.Name) != ""
 		// Whoever may create events may give them any time.
 		at := firstTime(e)
-		if ours && !at.Truncate(time.Second).Before(begun) && !at.After(f.Now.Add(time.Minute)) {
-			f.Events = append(f.Events, *e)
-		}
-	}
+		return ours && !at.Truncate(time.Second).Before(begun) && !at.After(f.Now.Add(time.Minute))
+	})
 }
 
 // lookInto reads what was made of a job in the workers that MultiKueue gave it to. What is wrong

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -60,13 +61,9 @@ func podSteps(f *Facts) []Step {
 
 // run counts the starts before a time: pods of a former run are others.
 func run(f *Facts, at time.Time) int {
-	n := 0
-	for i := range f.Events {
-		if e := &f.Events[i]; e.Reason == jobevents.ReasonStarted && e.InvolvedObject.Kind == trainjob.GVK.Kind && firstTime(e).Before(at.Add(time.Second)) {
-			n++
-		}
-	}
-	return n
+	return len(kueuelib.Pick(f.Events, func(e *corev1.Event) bool {
+		return e.Reason == jobevents.ReasonStarted && e.InvolvedObject.Kind == trainjob.GVK.Kind && firstTime(e).Before(at.Add(time.Second))
+	}))
 }
 
 // groupSteps are no milestones where the pods take the place of others.

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -106,10 +107,7 @@ func newScale(t *Timeline, now time.Time) scale {
 		last = s.from
 	}
 	for _, step := range t.Steps {
-		last = later(last, step.Time)
-		if step.Until != nil {
-			last = later(last, *step.Until)
-		}
+		last = later(last, *cmp.Or(step.Until, &step.Time))
 	}
 	s.total = last.Sub(s.from).Round(time.Millisecond)
 	return s
