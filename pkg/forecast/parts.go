@@ -11,8 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
-// About returns the question with no more of the world than matters to a Workload; nil where its
-// queue leads nowhere.
+// About returns the question with no more of the world than matters to a Workload; nil where its queue leads nowhere.
 func (q *Question) About(wl *kueue.Workload) *Question {
 	worlds, rootOf := split(q.World)
 	root := rootOf(wl)

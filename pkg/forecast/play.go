@@ -2,9 +2,8 @@
 
 // Package forecast tells when Workloads will start, by Kueue's own scheduler on a virtual clock.
 //
-// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and
-// survival.go say what is known of how long jobs run, futures.go draws many futures from that, and band.go makes an
-// answer of them.
+// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and survival.go say what is known of how
+// long jobs run, futures.go draws many futures from that, and band.go makes an answer of them.
 package forecast
 
 import (
@@ -29,8 +28,7 @@ type Job struct {
 	Workload *kueue.Workload
 	// Arrives is when it queues; zero for one that is there already. One with quota that stops queues no sooner again.
 	Arrives time.Time
-	// Runs is how long it runs from a start to its end; of one that runs already, how long it
-	// runs on. Zero runs for ever.
+	// Runs is how long it runs from a start to its end; of one that runs already, how long it runs on. Zero runs for ever.
 	Runs time.Duration
 	// Again is how long it runs when it was preempted and starts again; zero is as long as Runs. A time limit of the
 	// Workload may end it before.

@@ -41,9 +41,8 @@ func SetLimit() int64 {
 	return share
 }
 
-// Scarce returns what reports whether the heap that is in use leaves too little of limit, which is
-// Go's share in bytes. Without a limit it never does. It may be called by many at once, and calls
-// changed whenever its answer is another one.
+// Scarce returns what reports whether the heap that is in use leaves too little of limit, which is Go's share in bytes.
+// Without a limit it never does. It may be called by many at once, and calls changed whenever its answer is another one.
 func Scarce(limit int64, changed func(scarce bool)) func() bool {
 	if limit <= 0 {
 		return func() bool { return false }

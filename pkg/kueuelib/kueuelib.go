@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kueuelib is the one place that imports those packages of Kueue which are neither
-// its API nor made for integrations, and move with its minor releases: pkg/workload and the
-// packages below it (workload.go), pkg/metrics (metrics.go), pkg/features, its
-// arithmetic (both here), and pkg/cache/scheduler and pkg/scheduler (package scheduler below,
-// which the manager does not link).
+// Package kueuelib is the one place that imports those packages of Kueue which are neither its API nor made for
+// integrations, and move with its minor releases: pkg/workload and the packages below it (workload.go), pkg/metrics
+// (metrics.go), pkg/features, its arithmetic (both here), and pkg/cache/scheduler and pkg/scheduler (package scheduler
+// below, which the manager does not link).
 //
-// What else is imported of Kueue is its API, jobframework, which integrations are made with,
-// and its constants.
+// What else is imported of Kueue is its API, jobframework, which integrations are made with, and its constants.
 package kueuelib
 
 import (
@@ -100,6 +98,5 @@ const (
 // MultiKueueEnabled reports whether Kueue's gate MultiKueue is on in this process.
 func MultiKueueEnabled() bool { return features.Enabled(features.MultiKueue) }
 
-// TopologyAwareSchedulingEnabled reports whether Kueue's gate of that name is on in this
-// process.
+// TopologyAwareSchedulingEnabled reports whether Kueue's gate of that name is on in this process.
 func TopologyAwareSchedulingEnabled() bool { return features.Enabled(features.TopologyAwareScheduling) }

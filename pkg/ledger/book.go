@@ -24,8 +24,7 @@ const maxPayers = 100
 // payer is whom a holding is charged to.
 type payer struct{ localQueue, user string }
 
-// Book has totals of what has ended, and what is held now. Its methods decide by what they are
-// given alone.
+// Book has totals of what has ended, and what is held now. Its methods decide by what they are given alone.
 type Book struct {
 	// began is when the book began: nothing before counts.
 	began time.Time
@@ -53,8 +52,7 @@ type closing struct {
 	Ended    time.Time `json:"ended"`
 	// Gone is when its Workload was seen to be gone: whoever still tells of it has an old copy.
 	Gone time.Time `json:"gone,omitzero"`
-	// Released is set where Version tells that the quota was given back: what a newer one tells is
-	// another holding.
+	// Released is set where Version tells that the quota was given back: what a newer one tells is another holding.
 	Released bool `json:"released,omitempty"`
 }
 
@@ -67,8 +65,7 @@ func NewBook(now time.Time) *Book {
 	}
 }
 
-// Observe takes note of what a Workload proves. known is a time until which what the book says
-// is held was there.
+// Observe takes note of what a Workload proves. known is a time until which what the book says is held was there.
 func (b *Book) Observe(r Reading, now, known time.Time) {
 	h, closed := b.open[r.UID], b.closed[r.UID]
 	if !closed.Gone.IsZero() || h != nil && older(r.Version, h.Version) || older(r.Version, closed.Version) {
@@ -175,8 +172,7 @@ func (b *Book) end(h *Holding, at time.Time) {
 	b.closed[h.UID] = closing{UID: h.UID, Version: h.Version, Reserved: h.reserved(), Ended: at}
 }
 
-// older reports whether one resource version came before another one; what cannot be compared did
-// not.
+// older reports whether one resource version came before another one; what cannot be compared did not.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

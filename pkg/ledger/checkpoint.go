@@ -187,9 +187,8 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 	return savedIn(&cm)
 }
 
-// Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell
-// since it was saved. there is whether a Workload that the account knows is there; readings are of
-// Workloads read after the account.
+// Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell since it was saved. there
+// is whether a Workload that the account knows is there; readings are of Workloads read after the account.
 func (c *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
 	b := c.book(now)
 	b.catchUp(readings, there, nil, c.Saved, now)

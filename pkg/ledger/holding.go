@@ -101,8 +101,7 @@ func (h *Holding) follow(r Reading, now time.Time) bool {
 	return len(h.Spans) != before || h.Outcome != outcome || !h.Admitted.Equal(admitted)
 }
 
-// mark begins the next phase. One of before the last is known better already, and a stop lasts
-// until the end.
+// mark begins the next phase. One of before the last is known better already, and a stop lasts until the end.
 func (h *Holding) mark(m Mark, shares []Share) {
 	if len(h.Spans) > 0 && (m.At.Before(h.last().At) || m.Phase == h.last().Phase || h.last().Phase == metrics.PhaseStopping) {
 		return

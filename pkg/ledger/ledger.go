@@ -3,12 +3,11 @@
 // Package ledger keeps account of the quota that TrainJobs hold, in resource seconds, by what they
 // do with it and what becomes of it.
 //
-// What counts are the times that stand in the objects: reading.go says what one version of a
-// Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
-// What the objects do not tell any more, because quota was given back or a Workload is gone, is
-// saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or another leader
-// counts on from there, and so may others who read it. together.go puts series together where they are too many. ledger.go is the book of this process, follow.go lets it follow the caches,
-// collector.go tells Prometheus.
+// What counts are the times that stand in the objects: reading.go says what one version of a Workload proves, holding.go
+// puts versions together, book.go has the sums; all three are pure. What the objects do not tell any more, because quota was
+// given back or a Workload is gone, is saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or
+// another leader counts on from there, and so may others who read it. together.go puts series together where they are too
+// many. ledger.go is the book of this process, follow.go lets it follow the caches, collector.go tells Prometheus.
 package ledger
 
 import (
@@ -33,10 +32,9 @@ import (
 )
 
 const (
-	// savePeriod is how long a change waits to be saved, unless a run ends: objects soon forget what it
-	// used. From the end of a save to the next one it takes soonest at least, and idleRatio times as long
-	// as the save took, but not longer than latest. A save of 10,000 holdings takes an eighth of a second
-	// to make, and has 200 KiB.
+	// savePeriod is how long a change waits to be saved, unless a run ends: objects soon forget what it used. From the end
+	// of a save to the next one it takes soonest at least, and idleRatio times as long as the save took, but not longer than
+	// latest. A save of 10,000 holdings takes an eighth of a second to make, and has 200 KiB.
 	savePeriod = time.Minute
 	soonest    = time.Second
 	latest     = 2500 * time.Millisecond
@@ -202,8 +200,7 @@ func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 	<-ctx.Done()
 }
 
-// takeOver makes this process's book of what was saved and of what the Workloads of the cache
-// prove since.
+// takeOver makes this process's book of what was saved and of what the Workloads of the cache prove since.
 func (l *Ledger) takeOver(ctx context.Context) error {
 	l.mu.Lock()
 	l.book = nil

@@ -565,8 +565,7 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return sums
 }
 
-// TestSaved has who only looks know what the manager has saved, what a Workload tells since, and that
-// another one is gone.
+// TestSaved has who only looks know what the manager has saved, what a Workload tells since, and that another one is gone.
 func TestSaved(t *testing.T) {
 	b := NewBook(at(0))
 	facts := Facts{WaitsForPods: true}

@@ -53,8 +53,7 @@ type Reading struct {
 	userUnknown bool
 	// Marks are in the order of time; the first is that of the reservation.
 	Marks []Mark
-	// Ended is when it finished, and Outcome what its run comes to, also if the quota is given
-	// back without.
+	// Ended is when it finished, and Outcome what its run comes to, also if the quota is given back without.
 	Ended   time.Time
 	Outcome string
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory joins what a cluster has with what Kueue promised of it: nodes and the
-// flavors that pick them, quotas and who holds them, what waits. Load reads, all else are pure
-// functions of what it read.
+// Package inventory joins what a cluster has with what Kueue promised of it: nodes and the flavors that pick them, quotas
+// and who holds them, what waits. Load reads, all else are pure functions of what it read.
 package inventory
 
 import (
@@ -26,8 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// Inventory is what a cluster had when it was read, every list sorted by namespace and
-// name.
+// Inventory is what a cluster had when it was read, every list sorted by namespace and name.
 type Inventory struct {
 	Nodes           []corev1.Node
 	Pods            []corev1.Pod

@@ -20,8 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
-// Load reads the cluster. What the user may not list is recorded in Unseen; every other
-// error ends it.
+// Load reads the cluster. What the user may not list is recorded in Unseen; every other error ends it.
 func Load(ctx context.Context, c client.Client) (*Inventory, error) {
 	l := &loader{client: c, inventory: &Inventory{}}
 	l.all(ctx)

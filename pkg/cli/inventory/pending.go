@@ -23,8 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 )
 
-// Pending returns the Workloads that wait for quota: those that are active, not finished
-// and hold none.
+// Pending returns the Workloads that wait for quota: those that are active, not finished and hold none.
 func (i *Inventory) Pending() (pending []*kueue.Workload) {
 	for n := range i.Workloads {
 		if wl := &i.Workloads[n]; kueuelib.IsAdmissible(wl) {
@@ -119,8 +118,7 @@ func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) bool {
 	return !Selects(pod, flavor) || Untolerated(flavor.Spec.NodeTaints, slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)) != nil
 }
 
-// Untolerated returns the first taint that keeps pods with these tolerations from being
-// scheduled, or nil.
+// Untolerated returns the first taint that keeps pods with these tolerations from being scheduled, or nil.
 func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
 	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), all, tolerations, kueuelib.IsSchedulingTaint, true); found {
 		return &taint

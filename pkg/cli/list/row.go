@@ -70,8 +70,7 @@ type TrainJob struct {
 	// Nominated are those that may admit it, while none has.
 	Nominated []string `json:"nominated,omitempty"`
 
-	// Unknown says which kind, or which cluster, would tell a field that the user may not know,
-	// by the field's name.
+	// Unknown says which kind, or which cluster, would tell a field that the user may not know, by the field's name.
 	Unknown map[string]string `json:"unknown,omitempty"`
 }
 

@@ -117,8 +117,7 @@ func givenTo(events []corev1.Event, assigned string) []string {
 	return names
 }
 
-// loadCopy reads all that there is about the copy of a job in a worker. Of one that is gone, events
-// tell.
+// loadCopy reads all that there is about the copy of a job in a worker. Of one that is gone, events tell.
 func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueue.Workload, name string) (*Facts, error) {
 	worker, c, err := workers.Enter(name)
 	if err != nil {

@@ -144,8 +144,7 @@ func podsOf(f *Facts) []podTimes {
 	return pods
 }
 
-// note takes the time of an event where the pod does not tell as much: to the second, and an
-// event of that second is better.
+// note takes the time of an event where the pod does not tell as much: to the second, and an event of that second is better.
 func (p *podTimes) note(m milestone, e *corev1.Event) {
 	told := firstTime(e)
 	if at := p.at[m]; at.IsZero() || exact(told) && told.Truncate(time.Second).Equal(at) {

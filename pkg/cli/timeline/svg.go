@@ -52,8 +52,7 @@ func escaped(text string) string {
 	return out.String()
 }
 
-// writeSVG draws a lane for each actor and, above them, where the time went. Titles tell the
-// rest where the pointer is.
+// writeSVG draws a lane for each actor and, above them, where the time went. Titles tell the rest where the pointer is.
 func writeSVG(out io.Writer, t *Timeline, now time.Time) error {
 	s, p := newScale(t, now), &picture{}
 	lanes := slices.DeleteFunc(slices.Clone(actors), func(a Actor) bool {

@@ -77,8 +77,7 @@ func (s *Step) where() string {
 	return s.Object + " in cluster " + s.Cluster
 }
 
-// milestone is a step that something begins with. They are in the order in which they come
-// where the times do not tell.
+// milestone is a step that something begins with. They are in the order in which they come where the times do not tell.
 type milestone int
 
 const (

@@ -26,8 +26,7 @@ import (
 type Bill struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster: what is 0 there is
-	// not known.
+	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster: what is 0 there is not known.
 	Source string `json:"source"`
 	By     string `json:"by"`
 	// Notes say what the bill does not have.

@@ -26,8 +26,7 @@ type Hint struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Evictions int32  `json:"evictions"`
-	// LostSeconds is what they cost, all together; at most so much where the job does not tell
-	// its progress.
+	// LostSeconds is what they cost, all together; at most so much where the job does not tell its progress.
 	LostSeconds  int64 `json:"lostSeconds"`
 	AtMost       bool  `json:"atMost,omitempty"`
 	GraceSeconds int64 `json:"graceSeconds"`

@@ -205,9 +205,8 @@ func (w *window) epochs() []epoch {
 	return out
 }
 
-// used returns how much a counter grew in all epochs. A counter is the total of a ledger, whoever
-// tells it: what counts is the difference, and where another process tells a moment later a bit
-// less, that is no new beginning.
+// used returns how much a counter grew in all epochs. A counter is the total of a ledger, whoever tells it: what counts is
+// the difference, and where another process tells a moment later a bit less, that is no new beginning.
 func (s *samples) used(w *window) float64 {
 	sum, epochs := 0.0, w.epochs()
 	for i, e := range epochs {

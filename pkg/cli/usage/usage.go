@@ -162,8 +162,7 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 	return totals, v, err
 }
 
-// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the
-// Workloads alone.
+// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the Workloads alone.
 func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([]ledger.Total, *view, error) {
 	// What Workloads do not tell any more has been saved before: so they are read after it, and tell what came since.
 	saved, without := o.saved(ctx, c, bill.From)

@@ -43,8 +43,7 @@ type Decision struct {
 	Victims []*kueue.Workload
 	// Message is Kueue's own for one that is refused.
 	Message string
-	// Behind is in front of one that is blocked, or has taken the room that one found which
-	// is refused.
+	// Behind is in front of one that is blocked, or has taken the room that one found which is refused.
 	Behind *kueue.Workload
 	// Before is the first that gets quota before it, of that which it could have had.
 	Before *kueue.Workload
@@ -70,8 +69,7 @@ func WhyWaiting(wl *kueue.Workload) string {
 
 var ordering = workload.Ordering{PodsReadyRequeuingTimestamp: configapi.EvictionTimestamp}
 
-// CompareInQueue is Kueue's order of a ClusterQueue: by priority, then by the time that
-// Workloads queue by.
+// CompareInQueue is Kueue's order of a ClusterQueue: by priority, then by the time that Workloads queue by.
 func CompareInQueue(a, b *kueue.Workload) int {
 	return cmp.Or(
 		cmp.Compare(priority.EffectivePriority(logr.Discard(), b), priority.EffectivePriority(logr.Discard(), a)),

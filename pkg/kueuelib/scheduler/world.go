@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler is the one place that imports Kueue's scheduler, its queues and its cache:
-// who wants to know what is free, or what becomes of a Workload, asks the code that Kueue itself
-// goes by.
+// Package scheduler is the one place that imports Kueue's scheduler, its queues and its cache: who wants to know what is
+// free, or what becomes of a Workload, asks the code that Kueue itself goes by.
 //
 // world.go is what Workloads compete for. player.go runs Kueue's scheduler on it, cycle by cycle (cycles.go), on a clock and
 // a client of its own (virtual.go); consumption.go has what admission fair sharing goes by. contest.go asks it what it decides
