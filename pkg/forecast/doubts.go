@@ -4,8 +4,9 @@ package forecast
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // evidence is how likely what an ended job ran is by those who came before it: by each level, and by all jobs.
@@ -81,7 +82,7 @@ func likelihood(seen []evidence, levels *[len(levels)]level) float64 {
 }
 
 func logarithms(k kin) (mean, deviation float64) {
-	ended := slices.DeleteFunc(slices.Clone(k), func(m member) bool { return !m.Ended })
+	ended := kueuelib.Pick(k, func(p *Past) bool { return p.Ended })
 	var sum, square float64
 	for _, m := range ended {
 		sum += logOf(m.For)

@@ -54,8 +54,8 @@ func (d *Draws) like(k *Running, after time.Duration) time.Duration {
 	}
 	last := s.Submitted.Add(levels[len(levels)-1].within)
 	total := d.longer(r, k.group, r.around(s.Submitted, last), after)
-	if !s.Submitted.IsZero() && (len(r.later) == 0 || !s.Submitted.Before(r.later[len(r.later)-1].submitted)) {
-		r.later = append(r.later, member{submitted: s.Submitted, Ran: Ran{For: total}})
+	if !s.Submitted.IsZero() && (len(r.later) == 0 || !s.Submitted.Before(r.later[len(r.later)-1].Submitted)) {
+		r.later = append(r.later, Past{Submitted: s.Submitted, Ran: Ran{For: total}})
 	}
 	return total
 }
@@ -75,7 +75,7 @@ func (d *Draws) of(s *Subject) *relatives {
 		if m.Ended {
 			continue
 		}
-		if g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: m.limit}).group; g != nil {
+		if g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: m.Limit}).group; g != nil {
 			r.totals[n] = d.longer(r, g, r.before(n), m.For)
 		}
 	}

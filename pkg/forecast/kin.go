@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -27,14 +25,7 @@ type level struct {
 var levels = [...]level{{2 * time.Minute, 1, 0.02}, {20 * time.Minute, 5, 0.1}, {24 * time.Hour, 2, 0.5}}
 
 // kin are jobs that may be parts of the same experiments, in the order of their submits.
-type kin []member
-
-type member struct {
-	submitted time.Time
-	Ran
-	job   types.UID
-	limit time.Duration
-}
+type kin []Past
 
 // family is what kin have in common.
 type family struct {
@@ -48,7 +39,7 @@ func (s span) count() int { return max(0, s.next-s.first) }
 
 // between are those that were submitted from a time until another.
 func (k kin) between(from, until time.Time) span {
-	at := func(m member, t time.Time) int { return m.submitted.Compare(t) }
+	at := func(p Past, t time.Time) int { return p.Submitted.Compare(t) }
 	first, _ := slices.BinarySearchFunc(k, from, at)
 	next, _ := slices.BinarySearchFunc(k, until, at)
 	return span{first, next}
@@ -58,7 +49,7 @@ func (k kin) between(from, until time.Time) span {
 func (k kin) find(s *Subject) int {
 	same := k.between(s.Submitted, s.Submitted.Add(1))
 	for n := same.first; n < same.next; n++ {
-		if s.Job != "" && k[n].job == s.Job {
+		if s.Job != "" && k[n].Job == s.Job {
 			return n
 		}
 	}
@@ -77,7 +68,7 @@ func (r *Runtimes) learnKin(past []Past) {
 	r.acrossLimits = across(inOrder, func(f *family) { f.limit = 0 })
 	for _, p := range inOrder {
 		f := r.familyOf(p.Traits, p.Limit)
-		r.kin[f] = append(r.kin[f], member{p.Submitted, p.Ran, p.Job, p.Limit})
+		r.kin[f] = append(r.kin[f], p)
 	}
 	r.learnDoubts()
 }
@@ -144,7 +135,7 @@ type near [len(levels)]struct{ past, later span }
 // before finds those in front of the past one at a place: many may have been submitted in its second.
 func (r *relatives) before(place int) (n near) {
 	for l, level := range levels {
-		first := r.past.between(r.past[place].submitted.Add(-level.within), r.past[place].submitted).first
+		first := r.past.between(r.past[place].Submitted.Add(-level.within), r.past[place].Submitted).first
 		n[l].past = span{first, place}
 	}
 	return n

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	utilslices "sigs.k8s.io/kueue/pkg/util/slices"
 )
 
 type state struct {
@@ -171,14 +172,9 @@ func (s *state) flavorsOf(clusterQueue string, resource corev1.ResourceName) ([]
 		return nil, resource != corev1.ResourcePods
 	}
 	for _, group := range spec.ResourceGroups {
-		if !slices.Contains(group.CoveredResources, resource) {
-			continue
+		if slices.Contains(group.CoveredResources, resource) {
+			return utilslices.Map(group.Flavors, func(flavor *kueue.FlavorQuotas) string { return string(flavor.Name) }), true
 		}
-		var flavors []string
-		for _, flavor := range group.Flavors {
-			flavors = append(flavors, string(flavor.Name))
-		}
-		return flavors, true
 	}
 	return nil, false
 }
