@@ -21,10 +21,7 @@ import (
 
 // ofLedger are the labels that a series of the ledger may have. Whatever else there is tells which
 // process was scraped, by whom, and how; the ledger is one, whoever tells it.
-var ofLedger = strings.Join([]string{
-	metrics.ClusterQueue, metrics.Namespace, metrics.LocalQueue, metrics.Flavor, metrics.Resource,
-	metrics.PriorityClass, metrics.User, metrics.Phase, metrics.Outcome,
-}, ", ")
+var ofLedger = strings.Join(append(slices.Clone(metrics.QuotaSeconds.Labels), metrics.Outcome), ", ")
 
 type querier struct {
 	*prom.Client
@@ -32,9 +29,6 @@ type querier struct {
 	// namespace is that of the LocalQueues to look at; empty: all of them.
 	namespace string
 }
-
-// errTogether is why there is no bill of a namespace.
-var errTogether = errors.New("the manager puts LocalQueues together (metrics.localQueueLabels: false), so it has no bill of one namespace: leave -n out")
 
 // bill returns what was used by phase and outcome, and what of it is not known.
 func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
@@ -61,7 +55,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 			series := seriesOf(s.labels)
 			used := s.used(&w)
 			if used > 0 && series.LocalQueue == "" && q.namespace != "" {
-				return nil, nil, errTogether
+				return nil, nil, errors.New("the manager puts LocalQueues together (metrics.localQueueLabels: false), so it has no bill of one namespace: leave -n out")
 			}
 			if used > 0 && (q.namespace == "" || q.namespace == series.Namespace) {
 				totals = append(totals, ledger.Total{Series: series, Is: string(s.labels[label]), Seconds: used})
