@@ -75,6 +75,11 @@ func True(conditions []metav1.Condition, condition string) *metav1.Condition {
 	return nil
 }
 
+// Since returns since when a condition is true; zero: it is not.
+func Since(conditions []metav1.Condition, condition string) time.Time {
+	return ptr.Deref(True(conditions, condition), metav1.Condition{}).LastTransitionTime.Time
+}
+
 // IsDeactivatedByKueue reports whether Kueue itself deactivated wl, over a limit of retries or of
 // time, or for a check that rejected it. Kueue does not queue such a Workload again when
 // somebody activates it: it waits for condition Requeued, or is deactivated again at once.

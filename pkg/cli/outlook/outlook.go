@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -27,7 +26,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -173,9 +171,9 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 		Traits:    forecast.Traits{Queue: queueOf(wl), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
-	admitted := state.True(wl, kueue.WorkloadAdmitted)
+	admitted := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	if kueuelib.IsFinished(wl) {
-		admitted = nil // It runs no more, whatever its trainer said last.
+		admitted = time.Time{} // It runs no more, whatever its trainer said last.
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
@@ -188,13 +186,13 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 			o.addTraits(&s, job, admitted)
 		}
 	}
-	if admitted != nil {
-		s.Running = max(time.Second, o.Now.Sub(admitted.LastTransitionTime.Time))
+	if !admitted.IsZero() {
+		s.Running = max(time.Second, o.Now.Sub(admitted))
 	}
 	return s
 }
 
-func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitted *metav1.Condition) {
+func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitted time.Time) {
 	s.Runtime = job.Spec.RuntimeRef.Name
 	if o.Manager != nil {
 		s.User = job.Labels[o.Manager.Metrics.UserLabel]
@@ -204,7 +202,7 @@ func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitte
 	}
 	status := job.Status.TrainerStatus
 	// What its trainer said in an earlier run is not of this one.
-	if status != nil && status.EstimatedRemainingSeconds != nil && admitted != nil && !status.LastUpdatedTime.Time.Before(admitted.LastTransitionTime.Time) {
+	if status != nil && status.EstimatedRemainingSeconds != nil && !admitted.IsZero() && !status.LastUpdatedTime.Time.Before(admitted) {
 		left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
 		s.Reported = new(max(0, left))
 	}

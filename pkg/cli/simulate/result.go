@@ -14,7 +14,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -92,11 +91,11 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 
 // runsSince is since when a Workload has run; now for one that does not, or by a clock that is ahead of this one.
 func runsSince(wl *kueue.Workload, now time.Time) time.Time {
-	admitted := state.True(wl, kueue.WorkloadAdmitted)
-	if admitted == nil || admitted.LastTransitionTime.After(now) {
+	admitted := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted.IsZero() || admitted.After(now) {
 		return now
 	}
-	return admitted.LastTransitionTime.Time
+	return admitted
 }
 
 func (c *counter) tell(e forecast.Event) {

@@ -13,7 +13,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -83,8 +82,8 @@ func doneSeconds(job *trainjob.TrainJob) (int64, bool) {
 }
 
 func ranNow(wl *kueue.Workload, now time.Time) int64 {
-	if admitted := state.True(wl, kueue.WorkloadAdmitted); admitted != nil {
-		return int64(now.Sub(admitted.LastTransitionTime.Time).Seconds())
+	if admitted := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted); !admitted.IsZero() {
+		return int64(now.Sub(admitted).Seconds())
 	}
 	return 0
 }
