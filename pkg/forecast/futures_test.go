@@ -28,7 +28,6 @@ func (s *scene) ask(t *testing.T, runtimes *forecast.Runtimes, known func(*forec
 	return q, expect.Must(forecast.Draw(t.Context(), q))(t)
 }
 
-// spread is the hours of twenty jobs.
 var spread = []float64{1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6}
 
 func TestBand(t *testing.T) {

@@ -88,7 +88,6 @@ func dispatched(f *explain.Facts) {
 	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 
-// in is what is known of the job in a worker.
 func in(w explain.Worker) func(*explain.Facts) {
 	return func(f *explain.Facts) {
 		dispatched(f)
