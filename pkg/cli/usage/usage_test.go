@@ -4,6 +4,7 @@ package usage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -247,19 +248,6 @@ func TestPrint(t *testing.T) {
 	expect.Must(json.Marshal(bill))(t)
 }
 
-// TestHintsOfOneOverTime has none for a job that has reached its time limit: it does not go on.
-func TestHintsOfOneOverTime(t *testing.T) {
-	for reason, want := range map[string]int{kueue.WorkloadEvictedByPreemption: 1, "DeactivatedDueToMaximumExecutionTimeExceeded": 0} {
-		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
-		wl.Spec.MaximumExecutionTimeSeconds = new(int32(3600))
-		wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(3600))
-		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: reason, Count: 1}}}
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
-		v := &view{jobs: map[types.UID]*trainjob.TrainJob{"llm": {}}, workloads: []kueue.Workload{wl}}
-		expect.Same(t, "Unexpected number of hints of one that was evicted by "+reason, want, len(hints(v, noon)))
-	}
-}
-
 func TestHints(t *testing.T) {
 	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
 		return &trainer.TrainerStatus{ProgressPercentage: new(percent), EstimatedRemainingSeconds: new(remaining)}
@@ -270,7 +258,9 @@ func TestHints(t *testing.T) {
 		// runs is how long it has run since it was admitted again, negative where it was not.
 		runs   time.Duration
 		status *trainer.TrainerStatus
-		want   *Hint
+		// evicted is why it was; empty for a preemption.
+		evicted string
+		want    *Hint
 	}
 	expect.Rows(t, map[string]row{
 		"it was never evicted":                  {ran: 3600},
@@ -282,19 +272,21 @@ func TestHints(t *testing.T) {
 			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
 		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
+		"it has reached its time limit, and does not go on": {evictions: 1, ran: 3600, evicted: "DeactivatedDueToMaximumExecutionTimeExceeded"},
 	}, func(t *testing.T, tc row) {
 		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
 		job.Status.TrainerStatus = tc.status
-		wl := &kueue.Workload{}
-		wl.Status.AccumulatedPastExecutionTimeSeconds = new(tc.ran)
+		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
+		wl.Status.AccumulatedPastExecutionTimeSeconds, wl.Spec.MaximumExecutionTimeSeconds = new(tc.ran), new(int32(3600))
 		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
 		wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
+		kit.With(&wl, kit.Is(kueue.WorkloadEvicted, cmp.Or(tc.evicted, kueue.WorkloadEvictedByPreemption)))
 		if tc.runs > 0 {
-			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-tc.runs))}}
+			kit.With(&wl, kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(noon.Add(-tc.runs)))
 		}
 		var got *Hint
-		if h, ok := hintOf(job, wl, noon); ok {
-			got = &h
+		for _, hint := range hints(&view{jobs: map[types.UID]*trainjob.TrainJob{"llm": job}, workloads: []kueue.Workload{wl}}, noon) {
+			got = &hint
 			tc.want.Namespace, tc.want.Name = "team", "llm"
 		}
 		expect.Same(t, "Unexpected hint", tc.want, got)
