@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	resourcehelpers "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -226,13 +227,10 @@ func Allocatable(nodes []*corev1.Node, name corev1.ResourceName) resource.Quanti
 
 // UsedOn sums what pods hold of a resource on some nodes: those that are bound, have not ended and count.
 func (i *Inventory) UsedOn(nodes []*corev1.Node, name corev1.ResourceName, counts func(*corev1.Pod) bool) resource.Quantity {
-	on := make(map[string]bool, len(nodes))
-	for _, node := range nodes {
-		on[node.Name] = true
-	}
+	on := sets.New(Names(nodes)...)
 	var sum resource.Quantity
 	for n := range i.Pods {
-		if pod := &i.Pods[n]; on[pod.Spec.NodeName] && !podset.PodEnded(pod) && counts(pod) {
+		if pod := &i.Pods[n]; on.Has(pod.Spec.NodeName) && !podset.PodEnded(pod) && counts(pod) {
 			sum.Add(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})[name])
 		}
 	}

@@ -6,7 +6,6 @@ package outlook
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -251,7 +250,6 @@ func withClaimed(wl *kueue.Workload) *kueue.Workload {
 				continue // The API server takes a Workload without containers.
 			}
 			of := &pod.Containers[0].Resources
-			of.Requests = maps.Clone(of.Requests)
 			if of.Requests == nil {
 				of.Requests = corev1.ResourceList{}
 			}

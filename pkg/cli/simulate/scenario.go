@@ -269,13 +269,12 @@ func addNodes(c *changed, what, value string) error {
 	if flavor.Spec.TopologyName == nil {
 		c.idle = append(c.idle, "more nodes of flavor "+what)
 	}
-	like := nodes[ready].DeepCopy()
 	for n := 0; count > 0; n++ {
 		name := fmt.Sprintf("added-%s-%d", what, n)
 		if inventory.Find(c.Nodes, "", name) != nil {
 			continue // Of an earlier --add-nodes.
 		}
-		node := like.DeepCopy()
+		node := nodes[ready].DeepCopy()
 		node.Name = name
 		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelHostname, name)
 		c.Nodes = append(c.Nodes, *node)
