@@ -73,12 +73,7 @@ type Subject struct {
 }
 
 // limit is that of a run; zero for none.
-func (s *Subject) limit() time.Duration {
-	if s.Left > 0 {
-		return min(s.Left, s.Limit)
-	}
-	return s.Limit
-}
+func (s *Subject) limit() time.Duration { return min(cmp.Or(s.Left, s.Limit), s.Limit) }
 
 // Running is what is known of a running time.
 type Running struct {
@@ -122,9 +117,7 @@ func NewRuntimes(past []Past, assume time.Duration, histograms ...Histogram) *Ru
 	r.learnMeasured(past, histograms)
 	for _, p := range past {
 		for _, like := range p.groups(p.Limit) {
-			if r.groups[like] == nil {
-				r.groups[like] = &group{}
-			}
+			r.groups[like] = cmp.Or(r.groups[like], &group{})
 			r.groups[like].ran = append(r.groups[like].ran, p.Ran)
 		}
 	}

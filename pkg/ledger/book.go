@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -111,9 +112,7 @@ func (b *Book) close(h *Holding, at time.Time, r Reading) {
 	if released && h.follow(Reading{UID: r.UID, Version: r.Version, Marks: r.Marks}, at) {
 		h.Outcome = r.Outcome
 	}
-	if h.Outcome == "" {
-		h.Outcome = metrics.OutcomeLost
-	}
+	h.Outcome = cmp.Or(h.Outcome, metrics.OutcomeLost)
 	b.end(h, at)
 	if released {
 		c := b.closed[h.UID]
@@ -125,9 +124,7 @@ func (b *Book) close(h *Holding, at time.Time, r Reading) {
 // Gone takes note that a Workload is seen to be gone now, at the latest by a time.
 func (b *Book) Gone(uid types.UID, by, now time.Time) {
 	if h := b.open[uid]; h != nil {
-		if h.Outcome == "" {
-			h.Outcome = metrics.OutcomeDeleted
-		}
+		h.Outcome = cmp.Or(h.Outcome, metrics.OutcomeDeleted)
 		b.end(h, by)
 	}
 	if c, ok := b.closed[uid]; ok {

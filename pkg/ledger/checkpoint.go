@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -87,9 +88,7 @@ func (c *Saved) totals() []Total { return slices.Concat(c.Held, c.Ended) }
 // book returns the book that was saved. The clock of who saved it may be ahead.
 func (c Saved) book(now time.Time) *Book {
 	b := NewBook(c.Began)
-	if b.assumed = c.Counted; b.assumed.IsZero() {
-		b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
-	}
+	b.assumed = cmp.Or(c.Counted, later(c.Began, earlier(c.Saved, now).Add(-remembered)))
 	b.merged = slots(c.Merged)
 	b.whole = wholes(b.merged)
 	for _, t := range c.totals() {

@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -73,12 +74,7 @@ func (h *Holding) admission(r Reading) {
 }
 
 // reserved is when the quota was reserved, which tells one holding of a Workload from the next.
-func (h *Holding) reserved() time.Time {
-	if !h.Reserved.IsZero() {
-		return h.Reserved
-	}
-	return h.Spans[0].At
-}
+func (h *Holding) reserved() time.Time { return cmp.Or(h.Reserved, h.Spans[0].At) }
 
 func (h *Holding) last() *Span { return &h.Spans[len(h.Spans)-1] }
 

@@ -11,6 +11,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,19 +173,12 @@ func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			l.options.Log.Error(err, "Could not read the ledger of resource seconds, so it is tried again")
 			l.mu.Lock()
-			l.fails(time.Now())
+			l.failing = cmp.Or(l.failing, time.Now())
 			l.mu.Unlock()
 		}
 		if !sleep(ctx, soonest) {
 			return false
 		}
-	}
-}
-
-// fails notes that the account can neither be read nor saved now. It is for who holds the lock.
-func (l *Ledger) fails(now time.Time) {
-	if l.failing.IsZero() {
-		l.failing = now
 	}
 }
 
@@ -195,7 +189,7 @@ func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 		"install that again, or delete the ConfigMap and restart the manager to begin at 0")
 	l.mu.Lock()
 	l.left = nil
-	l.fails(time.Now())
+	l.failing = cmp.Or(l.failing, time.Now())
 	l.mu.Unlock()
 	<-ctx.Done()
 }
@@ -343,7 +337,7 @@ func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 		l.putTogether(which)
 	} else if !errors.Is(err, context.Canceled) {
 		l.options.Log.Error(err, "Could not save the ledger of resource seconds")
-		l.fails(now)
+		l.failing = cmp.Or(l.failing, now)
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ func (q *querier) read(ctx context.Context, metric string, before, last time.Dur
 	all := map[model.Fingerprint]*samples{}
 	of := func(m model.Metric) *samples {
 		id := m.Fingerprint()
-		if all[id] == nil {
-			all[id] = &samples{labels: m}
-		}
+		all[id] = cmp.Or(all[id], &samples{labels: m})
 		return all[id]
 	}
 	query := func(valid time.Duration) string {

@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -199,9 +200,7 @@ func (p *Player) free(wl *kueue.Workload) {
 	}
 	_ = p.cache.DeleteWorkload(logr.Discard(), workload.Key(wl)) // It is not there where its ClusterQueue is not.
 	qcache.NotifyRetryInadmissible(p.queues, sets.New(wl.Status.Admission.ClusterQueue))
-	if p.requeueAt.IsZero() {
-		p.requeueAt = p.clock.Now().Add(requeueAfter)
-	}
+	p.requeueAt = cmp.Or(p.requeueAt, p.clock.Now().Add(requeueAfter))
 }
 
 // ChecksReady says that all admission checks of a Workload are, for the quota that it has now.
