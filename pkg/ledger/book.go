@@ -5,6 +5,7 @@ package ledger
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -177,12 +178,9 @@ func older(a, b string) bool {
 
 // forgotten reports whether the objects of a run are about to forget what it used: it is stopped before its end.
 func (b *Book) forgotten() bool {
-	for _, h := range b.open {
-		if h.last().Phase == metrics.PhaseStopping && (h.Outcome == metrics.OutcomeLost || h.Outcome == metrics.OutcomeDeleted) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(b.open)), func(h *Holding) bool {
+		return h.last().Phase == metrics.PhaseStopping && (h.Outcome == metrics.OutcomeLost || h.Outcome == metrics.OutcomeDeleted)
+	})
 }
 
 // Totals returns what was held until now, by phase, and the ended runs of it, by outcome.
