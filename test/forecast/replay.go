@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -51,7 +52,7 @@ func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (
 		part.ClusterQueues, part.LocalQueues = world.ClusterQueues[n:n+1], world.LocalQueues[n:n+1]
 		r := &replay{world: &part}
 		byKey := map[client.ObjectKey]*life{}
-		own := slices.DeleteFunc(slices.Clone(jobs), func(job forecast.Job) bool { return string(job.Workload.Spec.QueueName) != cq.Name })
+		own := kueuelib.Pick(jobs, func(job *forecast.Job) bool { return string(job.Workload.Spec.QueueName) == cq.Name })
 		for _, job := range own {
 			l := &life{Job: job, limit: limitOf(job)}
 			r.lives = append(r.lives, l)

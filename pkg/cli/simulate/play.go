@@ -43,9 +43,7 @@ func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Compari
 	if err != nil {
 		return c, err
 	}
-	for _, remark := range after.remarks() {
-		o.warn("%s", remark)
-	}
+	after.tellNodes(o.warn)
 	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
 		return c, err
 	}

@@ -185,15 +185,14 @@ func drain(c *changed, name string) error {
 	return nil
 }
 
-// remarks are what nodes that go or come do beside making room, or do not do.
-func (c *changed) remarks() (all []string) {
+// tellNodes tells what nodes that go or come do beside making room, or do not do.
+func (c *changed) tellNodes(warn func(string, ...any)) {
 	if len(c.stops) > 0 {
-		all = append(all, fmt.Sprintf("drained nodes have %s start over, %s among them", show.Count(len(c.stops), "job"), sets.List(c.stops)[0]))
+		warn("drained nodes have %s start over, %s among them", show.Count(len(c.stops), "job"), sets.List(c.stops)[0])
 	}
 	if len(c.idle) > 0 {
-		all = append(all, fmt.Sprintf("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(c.idle, " and ")))
+		warn("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(c.idle, " and "))
 	}
-	return all
 }
 
 func preempt(i *inventory.Inventory, policies map[string]kueue.ClusterQueuePreemption) error {
