@@ -28,20 +28,15 @@ func (l *Ledger) Follow(ctx context.Context, caches cache.Informers) error {
 	if err != nil {
 		return fmt.Errorf("caching Workloads: %w", err)
 	}
-	observe := func(obj any) {
-		if wl, ok := obj.(*kueue.Workload); ok {
-			l.look(ctx, wl)
-		}
-	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    observe,
-		UpdateFunc: func(_, obj any) { observe(obj) },
+		AddFunc:    func(obj any) { l.look(ctx, obj.(*kueue.Workload)) },
+		UpdateFunc: func(_, obj any) { l.look(ctx, obj.(*kueue.Workload)) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
 			if wl, ok := obj.(*kueue.Workload); ok {
-				observe(wl)
+				l.look(ctx, wl)
 				l.gone(wl.UID)
 			}
 		},
