@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,9 +184,7 @@ func stepsThere(f *Facts) []Step {
 				// It says so of one that was made suspended, too.
 				s.milestone = copySuspended
 			}
-			if stands, differs := milestonesThere[s.milestone]; differs {
-				s.milestone = stands
-			}
+			s.milestone = cmp.Or(milestonesThere[s.milestone], s.milestone)
 			all = append(all, s)
 		}
 	}

@@ -200,16 +200,13 @@ var waits = []string{
 
 func milestoneOf(e *corev1.Event) milestone {
 	kind := e.InvolvedObject.Kind
-	m, known := eventMilestones[kind+"/"+e.Reason]
 	switch {
-	case known:
-		return m
 	case kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo"):
 		return evictedBy(strings.TrimPrefix(e.Reason, "EvictedDueTo"))
 	case kind == "Workload" && slices.Contains(waits, e.Reason):
 		return waiting
 	}
-	return noted
+	return cmp.Or(eventMilestones[kind+"/"+e.Reason], noted)
 }
 
 func evictedBy(reason string) milestone {
