@@ -115,11 +115,9 @@ func (b *Book) close(h *Holding, at time.Time, r Reading) {
 	}
 	h.Outcome = cmp.Or(h.Outcome, metrics.OutcomeLost)
 	b.end(h, at)
-	if released {
-		c := b.closed[h.UID]
-		c.Released = true
-		b.closed[h.UID] = c
-	}
+	c := b.closed[h.UID]
+	c.Released = released
+	b.closed[h.UID] = c
 }
 
 // Gone takes note that a Workload is seen to be gone now, at the latest by a time.

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -57,13 +58,11 @@ func (i *Inventory) InQueue(wl *kueue.Workload, now time.Time) bool {
 
 // JobName is the job, "namespace/name", of a Workload, or itself where it has none.
 func JobName(wl *kueue.Workload) string {
-	if job := wl.Labels[placeholder.Label]; job != "" {
-		return wl.Namespace + "/" + job
-	}
+	name := wl.Name
 	if len(wl.OwnerReferences) > 0 {
-		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
+		name = wl.OwnerReferences[0].Name
 	}
-	return wl.Namespace + "/" + wl.Name
+	return wl.Namespace + "/" + cmp.Or(wl.Labels[placeholder.Label], name)
 }
 
 // Demand sums what pending Workloads ask of a resource that they could get in a flavor:

@@ -236,8 +236,7 @@ func (s Start) Short() string {
 		return ""
 	case s.P50 == nil:
 		return "> " + Roughly(s.HorizonSeconds)
-	}
-	if s.narrow() {
+	case s.narrow():
 		return Roughly(*s.P50)
 	}
 	return fmt.Sprintf("%s (%s-%s)", Roughly(*s.P50), Roughly(*s.P10), s.latest())
