@@ -19,6 +19,8 @@ const (
 	Wide = "wide"
 	JSON = "json"
 	YAML = "yaml"
+	CSV  = "csv"
+	SVG  = "svg"
 	// JSONPath begins the format that prints what a template of kubectl's picks:
 	// jsonpath={.field}. It goes with JSON.
 	JSONPath = "jsonpath="

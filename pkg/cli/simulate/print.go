@@ -22,9 +22,9 @@ func (o *options) print(c Comparison) error {
 	switch {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, c)
-	case o.output == formatCSV:
+	case o.output == show.CSV:
 		return writeCSV(o.streams.Out, c)
-	case o.output == formatSVG:
+	case o.output == show.SVG:
 		return writeSVG(o.streams.Out, c)
 	}
 	if err := printTables(o.streams.Out, show.Painter(o.streams.Out), c); err != nil {

@@ -59,11 +59,6 @@ const example = `  # Would more quota shorten the waits?
   # Who would have to go for this job to get quota now?
   kubectl trainjob simulate --for team-a/llm --now`
 
-const (
-	formatCSV = "csv"
-	formatSVG = "svg"
-)
-
 type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
@@ -107,7 +102,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	f.StringVar(&o.job, "for", "", "NAMESPACE/JOB that waits, with --now")
 	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would get quota at once")
 	cmd.MarkFlagsRequiredTogether("for", "now")
-	show.OutputFlag(cmd, &o.output, show.JSON, formatCSV, formatSVG)
+	show.OutputFlag(cmd, &o.output, show.JSON, show.CSV, show.SVG)
 	return cmd
 }
 

@@ -67,10 +67,7 @@ const example = `  # The bill since the manager's ledger began
   # By user, for a spreadsheet
   kubectl trainjob usage --prometheus http://localhost:9090 --by user -o csv > bill.csv`
 
-const (
-	csvFormat = "csv"
-	longSince = "30d"
-)
+const longSince = "30d"
 
 type options struct {
 	flags   cluster.Flags
@@ -101,7 +98,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.prometheus.AddTo(cmd, "")
 	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
-	show.OutputFlag(cmd, &o.output, csvFormat, show.JSON, show.YAML)
+	show.OutputFlag(cmd, &o.output, show.CSV, show.JSON, show.YAML)
 	return cmd
 }
 
@@ -246,7 +243,7 @@ func (o *options) print(b Bill) error {
 	switch {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, b)
-	case o.output == csvFormat:
+	case o.output == show.CSV:
 		return printCSV(o.streams.Out, b)
 	}
 	return printTable(o.streams.Out, show.Painter(o.streams.Out), b)
