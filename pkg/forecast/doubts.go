@@ -16,8 +16,8 @@ type evidence struct {
 }
 
 // learnDoubts sets how much to doubt that jobs near each other are alike, as it makes the most likely what has ended.
-func (r *Runtimes) learnDoubts() {
-	seen := r.evidence()
+func (r *Runtimes) learnDoubts(families []family) {
+	seen := r.evidence(families)
 	if len(seen) < enough {
 		return
 	}
@@ -36,10 +36,11 @@ func (r *Runtimes) learnDoubts() {
 }
 
 // evidence is that of the latest jobs of each kin.
-func (r *Runtimes) evidence() []evidence {
+func (r *Runtimes) evidence(families []family) []evidence {
 	const latest = 300
 	var all []evidence
-	for _, k := range r.kin {
+	for _, f := range families { // In one order, in which sums are always the same.
+		k := r.kin[f]
 		mean, deviation := logarithms(k)
 		relatives := relatives{past: k}
 		for n := len(k) - 1; n > 0 && n >= len(k)-latest; n-- {

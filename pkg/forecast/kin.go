@@ -66,11 +66,15 @@ func (r *Runtimes) learnKin(past []Past) {
 	r.levels, r.kin = levels, map[family]kin{}
 	r.acrossQueues = across(inOrder, func(f *family) { f.Queue = "" })
 	r.acrossLimits = across(inOrder, func(f *family) { f.limit = 0 })
+	var families []family
 	for _, p := range inOrder {
 		f := r.familyOf(p.Traits, p.Limit)
+		if r.kin[f] == nil {
+			families = append(families, f)
+		}
 		r.kin[f] = append(r.kin[f], p)
 	}
-	r.learnDoubts()
+	r.learnDoubts(families)
 }
 
 // running is 1 for a job that has not ended.
