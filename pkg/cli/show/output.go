@@ -19,8 +19,6 @@ const (
 	Wide = "wide"
 	JSON = "json"
 	YAML = "yaml"
-	CSV  = "csv"
-	SVG  = "svg"
 	// JSONPath begins the format that prints what a template of kubectl's picks:
 	// jsonpath={.field}. It goes with JSON.
 	JSONPath = "jsonpath="
@@ -30,6 +28,9 @@ const (
 func ForMachines(format string) bool {
 	return format == JSON || format == YAML || strings.HasPrefix(format, JSONPath)
 }
+
+// CSV and SVG are formats of tables and of pictures.
+const CSV, SVG = "csv", "svg"
 
 // checkFormat refuses a value of -o that is neither empty nor one of those known.
 func checkFormat(format string, known []string) error {
