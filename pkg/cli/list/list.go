@@ -190,8 +190,8 @@ func (o *options) print(l List) error {
 		}
 		return nil
 	}
-	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide, cohorts: o.query.byCohort}
-	return t.print(o.streams.Out, l.TrainJobs, time.Now())
+	paint := show.Painter(o.streams.Out)
+	return o.table(l.TrainJobs, paint, time.Now()).Print(o.streams.Out, paint)
 }
 
 // follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
@@ -220,7 +220,6 @@ func news(last, now List) List {
 	return List{TrainJobs: slices.DeleteFunc(slices.Clone(now.TrainJobs), said), Unseen: now.Unseen}
 }
 
-// list reads the TrainJobs and what is around them.
 func (o *options) list(ctx context.Context) (List, error) {
 	snapshot, err := explain.ReadAll(ctx, o.client, o.namespace, client.MatchingLabelsSelector{Selector: o.labels})
 	if err != nil {

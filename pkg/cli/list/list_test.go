@@ -88,7 +88,6 @@ func dispatched(f *explain.Facts) {
 	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 
-// in is what is known of the job in a worker.
 func in(w explain.Worker) func(*explain.Facts) {
 	return func(f *explain.Facts) {
 		dispatched(f)
@@ -149,7 +148,7 @@ func TestLines(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		f := facts(t, tc.unseen, tc.change)
 		got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
-		cells := expect.Each((table{}).row(&got.TrainJobs[0], now)[3:12], func(cell any) string { return fmt.Sprint(cell) }) // NAME to REASON
+		cells := expect.Each(got.TrainJobs[0].row(show.Paint{}, now)[3:12], func(cell any) string { return fmt.Sprint(cell) }) // NAME to REASON
 		expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
 		expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
 		expect.Same(t, "Unexpected workers", tc.workers, got.Workers)
@@ -165,7 +164,7 @@ func TestTable(t *testing.T) {
 		Namespace: "team", Name: "cpu", State: explain.State{Phase: explain.Failed, Reason: "JobsFailed"}, GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
-	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
+	expect.NoError(t, (&options{all: true, output: show.Wide}).table(jobs, show.Paint{}, now).Print(&out, show.Paint{}))
 	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   STARTS   MESSAGE
 team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   -        runs
 team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -        -

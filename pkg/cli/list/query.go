@@ -20,7 +20,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
-// query is what of the TrainJobs is listed, and in which order.
 type query struct {
 	states             []string
 	queue, user, order string
@@ -37,7 +36,6 @@ var states = []string{
 	string(explain.Succeeded), string(explain.Failed),
 }
 
-// among reports whether a state is one of some, however they are written.
 func among(all []string, state string) bool {
 	return slices.ContainsFunc(all, func(other string) bool { return strings.EqualFold(state, other) })
 }
@@ -61,7 +59,6 @@ var orders = map[string]func(a, b *TrainJob) int{
 	"since": func(a, b *TrainJob) int { return ptr.Deref(a.Since, never).Compare(ptr.Deref(b.Since, never).Time) },
 }
 
-// never is after all times.
 var never = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // alone is a ClusterQueue that shares with none.
@@ -79,7 +76,6 @@ func (r *TrainJob) gpus() (sum int64) {
 	return sum
 }
 
-// check refuses what there is not.
 func (q *query) check() error {
 	for _, state := range q.states {
 		if !among(states, state) {

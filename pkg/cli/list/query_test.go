@@ -16,7 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// listed are the names of those that are, in their order.
 func listed(q query, jobs []TrainJob) string {
 	rows := slices.DeleteFunc(slices.Clone(jobs), func(job TrainJob) bool { return !q.wants(&job) })
 	q.sort(rows)

@@ -70,8 +70,7 @@ type TrainJob struct {
 	// Nominated are those that may admit it, while none has.
 	Nominated []string `json:"nominated,omitempty"`
 
-	// Unknown says which kind, or which cluster, would tell a field that the user may not know,
-	// by the field's name.
+	// Unknown says which kind, or which cluster, would tell a field that the user may not know, by the field's name.
 	Unknown map[string]string `json:"unknown,omitempty"`
 }
 
@@ -81,7 +80,6 @@ const Unknown explain.Phase = "Unknown"
 // configMaps tell users, which who may not read them does not know.
 const configMaps = "configmaps of namespace " + config.Namespace
 
-// newList tells of the jobs that are asked for.
 func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[*explain.Facts]*outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string][]string{}

@@ -56,6 +56,18 @@ func town() *outlook.Outlook {
 	return &outlook.Outlook{Inventory: i, Now: now, NoArrivals: true}
 }
 
+// checkedTown has a check in queue b, for some flavors or for all.
+func checkedTown(flavors ...kueue.ResourceFlavorReference) *outlook.Outlook {
+	at := town()
+	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = kit.Checks("capacity")
+	at.ClusterQueue("b").Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = flavors
+	at.AdmissionChecks = []kueue.AdmissionCheck{{
+		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
+		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{kit.True(kueue.AdmissionCheckActive, "")}},
+	}}
+	return at
+}
+
 func printed(t *testing.T, at *outlook.Outlook) (*View, string) {
 	t.Helper()
 	view := expect.Must(newView(t.Context(), at))(t)
@@ -81,12 +93,7 @@ PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
 // TestViewOfAQueueWithChecks has who holds quota until a check is ready left out, and who would come to that told apart from
 // who starts.
 func TestViewOfAQueueWithChecks(t *testing.T) {
-	at := town()
-	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = kit.Checks("capacity")
-	at.AdmissionChecks = []kueue.AdmissionCheck{{
-		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
-		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-	}}
+	at := checkedTown()
 	checked := inventory.Find(at.Workloads, "ns", "running")
 	apimeta.RemoveStatusCondition(&checked.Status.Conditions, kueue.WorkloadAdmitted)
 	view, text := printed(t, at)
@@ -102,15 +109,7 @@ func TestViewOfAQueueWithChecks(t *testing.T) {
 
 // A check that is for other flavors keeps nobody waiting.
 func TestViewOfAQueueWithChecksOfAnotherFlavor(t *testing.T) {
-	at := town()
-	strategy := kit.Checks("capacity")
-	strategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"other"}
-	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = strategy
-	at.AdmissionChecks = []kueue.AdmissionCheck{{
-		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
-		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-	}}
-	view, _ := printed(t, at)
+	view, _ := printed(t, checkedTown("other"))
 	expect.Same(t, "Unexpected state of a borrower", []bool{true, false}, []bool{view.Waiting[1].StartsNow, view.Waiting[1].GetsQuota})
 }
 

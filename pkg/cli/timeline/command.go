@@ -36,8 +36,6 @@ const example = `  # The steps, and where the time went
   # For scripts
   kubectl trainjob timeline llm -n team-a -o json`
 
-const svg = "svg"
-
 type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
@@ -61,7 +59,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.workers.AddTo(cmd)
-	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, svg)
+	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, show.SVG)
 	return cmd
 }
 
@@ -83,7 +81,7 @@ func (o *options) run(ctx context.Context, name string) error {
 	o.tellUnseen(facts)
 	t := Of(facts)
 	switch {
-	case o.output == svg:
+	case o.output == show.SVG:
 		return writeSVG(o.streams.Out, &t, facts.Now)
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, t)
@@ -91,7 +89,6 @@ func (o *options) run(ctx context.Context, name string) error {
 	return o.print(&t)
 }
 
-// tellUnseen tells why steps are missing.
 func (o *options) tellUnseen(f *Facts) {
 	for _, kind := range f.Unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)

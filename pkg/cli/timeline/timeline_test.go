@@ -81,7 +81,6 @@ func lines(of Timeline) []string {
 	})
 }
 
-// spent are the seconds of each phase.
 func spent(of Timeline) map[Phase]int {
 	seconds := map[Phase]int{}
 	for _, span := range of.Spans {
@@ -90,7 +89,6 @@ func spent(of Timeline) map[Phase]int {
 	return seconds
 }
 
-// told counts the steps of a milestone by their cluster.
 func told(of Timeline, is milestone) map[string]int {
 	count := map[string]int{}
 	for _, s := range of.Steps {

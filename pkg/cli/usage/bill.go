@@ -26,8 +26,7 @@ import (
 type Bill struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster: what is 0 there is
-	// not known.
+	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster: what is 0 there is not known.
 	Source string `json:"source"`
 	By     string `json:"by"`
 	// Notes say what the bill does not have.
@@ -74,10 +73,8 @@ const (
 
 var splits = []string{byQueue, byUser, byFlavor}
 
-// isBy reports whether a bill is split by something.
 func isBy(by, split string) bool { return slices.Contains(strings.Split(by, ","), split) }
 
-// key keeps of a series what the bill is split by.
 func key(s ledger.Series, by string) Line {
 	l := Line{Resource: s.Resource}
 	if isBy(by, byQueue) {
@@ -92,7 +89,6 @@ func key(s ledger.Series, by string) Line {
 	return l
 }
 
-// lines puts totals together.
 func lines(totals []ledger.Total, by string) []Line {
 	sums := map[Line]*Line{}
 	for _, t := range totals {
@@ -138,7 +134,6 @@ func (l *Line) labels() []string {
 	return []string{l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource}
 }
 
-// unit is what an amount of a resource is told in.
 func unit(resource string) string {
 	switch {
 	case strings.HasSuffix(resource, "/gpu"):
@@ -153,7 +148,6 @@ func unit(resource string) string {
 	return "hours"
 }
 
-// printTable prints a bill for eyes.
 func printTable(out io.Writer, paint show.Paint, b Bill) error {
 	if len(b.Lines) == 0 {
 		nothing, since := "Nothing was used", b.From.UTC().Format(time.RFC3339)
@@ -205,7 +199,6 @@ func (b Bill) cell(hours float64) string {
 	return strconv.FormatFloat(hours, 'f', 2, 64)
 }
 
-// printCSV prints a bill for spreadsheets, amounts in full.
 func printCSV(out io.Writer, b Bill) error {
 	heading := []string{"FROM", "TO", "CLUSTERQUEUE", "NAMESPACE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}
 	rows := [][]string{append(heading, amountNames...)}

@@ -67,10 +67,7 @@ const example = `  # The bill since the manager's ledger began
   # By user, for a spreadsheet
   kubectl trainjob usage --prometheus http://localhost:9090 --by user -o csv > bill.csv`
 
-const (
-	csvFormat = "csv"
-	longSince = "30d"
-)
+const longSince = "30d"
 
 type options struct {
 	flags   cluster.Flags
@@ -101,7 +98,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.prometheus.AddTo(cmd, "")
 	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
-	show.OutputFlag(cmd, &o.output, csvFormat, show.JSON, show.YAML)
+	show.OutputFlag(cmd, &o.output, show.CSV, show.JSON, show.YAML)
 	return cmd
 }
 
@@ -162,12 +159,14 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 	return totals, v, err
 }
 
-// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the
-// Workloads alone.
+// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the Workloads alone.
 func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([]ledger.Total, *view, error) {
 	// What Workloads do not tell any more has been saved before: so they are read after it, and tell what came since.
 	saved, without := o.saved(ctx, c, bill.From)
-	label, unknown := userLabel(ctx, c)
+	label, unknown := "", true
+	if cfg, err := cluster.ManagerConfiguration(ctx, c); err == nil && cfg != nil {
+		label, unknown = cfg.Metrics.UserLabel, false
+	}
 	v, err := readView(ctx, c, o.namespace())
 	if err != nil {
 		return nil, nil, err
@@ -212,16 +211,6 @@ func (o *options) saved(ctx context.Context, c client.Reader, from time.Time) (*
 	return saved, ""
 }
 
-// userLabel is the manager's label of TrainJobs that says whose they are, or it is unknown.
-func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool) {
-	cfg, err := cluster.ManagerConfiguration(ctx, c)
-	if err != nil || cfg == nil {
-		return "", true
-	}
-	return cfg.Metrics.UserLabel, false
-}
-
-// check reads the flags, and returns the time that they ask for.
 func (o *options) check(now time.Time) (from, to time.Time, err error) {
 	for split := range strings.SplitSeq(o.by, ",") {
 		if !slices.Contains(splits, split) {
@@ -254,7 +243,7 @@ func (o *options) print(b Bill) error {
 	switch {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, b)
-	case o.output == csvFormat:
+	case o.output == show.CSV:
 		return printCSV(o.streams.Out, b)
 	}
 	return printTable(o.streams.Out, show.Painter(o.streams.Out), b)
