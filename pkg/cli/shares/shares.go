@@ -29,8 +29,9 @@ Kueue computes it: what it borrows of what its cohort can lend, in thousandths, 
 weight. LocalQueues with admission fair sharing come with what they have consumed. Then come those
 who wait, in the order in which Kueue looks at them, with what puts each in its place.
 
-Who may not see ClusterQueues sees what the LocalQueues of the namespace use, and who waits there, without
-places. A note tells where Kueue's configuration, which says whether it shares fairly, is not seen.
+Who may not see ClusterQueues sees what the LocalQueues of the namespace use, and who waits there,
+without places. A note tells where Kueue's configuration, which says whether it shares fairly, is
+not seen.
 
 Exit codes: 0 all queues and jobs were seen, 1 the cluster does not answer, 4 you may not see all of it.`
 

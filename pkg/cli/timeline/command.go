@@ -23,8 +23,8 @@ went.
 
 Steps come from conditions, events and the managers of fields of the TrainJob, its Workloads,
 JobSet, Jobs and pods. Of a kind that you may not list they are missing: a line on standard error
-names it, and the exit code is 4. Events are kept for an hour: of what is older, conditions tell the last
-time only. Times without a fraction are to the second.
+names it, and the exit code is 4. Events are kept for an hour: of what is older, conditions tell
+the last time only. Times without a fraction are to the second.
 
 Steps of a job that MultiKueue runs in another cluster are taken from there, too, where a
 context of the kubeconfig is named like that cluster, or --worker-context says which one leads
