@@ -179,6 +179,24 @@ func TestNotAll(t *testing.T) {
 		"why they wait is not":            {In: []Unseen{{clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
 		"neither is whose they are":       {In: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
 		"of another kind, more than that": {In: []Unseen{{configMaps, []string{"reason", "user"}}}, Want: exit.Unseen},
+		"what would tell is not there":    {In: []Unseen{{"the configuration of Kueue: there is none", []string{"reason"}}}},
+	})
+}
+
+func TestNotes(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[Unseen, string]{
+		"what jobs compete for": {In: Unseen{clusterQueues, []string{"reason"}},
+			Want: "reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for ClusterRole kueue-trainer-queues-viewer"},
+		"what is made of them": {In: Unseen{"jobs.batch in cluster west", []string{"phase", "reason"}},
+			Want: "phase, reason is <unknown>: you may not list jobs.batch in cluster west; ask an admin for ClusterRole kueue-trainer-user"},
+		"what no role of users has": {In: Unseen{configMaps, []string{"user"}},
+			Want: "user is <unknown>: you may not list configmaps of namespace kueue-trainer-system; ask an admin for that"},
+		"what is not there": {In: Unseen{noConfiguration, []string{"user"}},
+			Want: "user is <unknown>: the configuration of kueue-trainer: namespace kueue-trainer-system has no ConfigMap kueue-trainer-config that can be read; ask an admin to put that right"},
+	}, func(t *testing.T, tc expect.Row[Unseen, string]) {
+		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+		(&options{streams: streams, output: show.JSON}).tell(List{Unseen: []Unseen{tc.In}})
+		expect.Same(t, "Unexpected note", "note: "+tc.Want+"\n", errOut.String())
 	})
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
 type query struct {
@@ -86,13 +85,15 @@ func (q *query) check() error {
 }
 
 // checkUser refuses to look for a user where nothing says whose a TrainJob is.
-func (q *query) checkUser(manager *config.Configuration) error {
+func (q *query) checkUser(around *explain.Around) error {
 	switch {
 	case q.user == "":
 		return nil
-	case manager == nil:
-		return exit.With(exit.Unseen, fmt.Errorf("--user: you may not read, or there is no, metrics.userLabel of kueue-trainer's configuration, which says whose a TrainJob is: use -l LABEL=%s", q.user))
-	case manager.Metrics.UserLabel == "":
+	case around.ManagerUnseen:
+		return exit.With(exit.Unseen, fmt.Errorf("--user: you may not list %s, of which metrics.userLabel says whose a TrainJob is: use -l LABEL=%s", configMaps, q.user))
+	case around.Manager == nil:
+		return fmt.Errorf("--user: %s, whose metrics.userLabel says whose a TrainJob is: use -l LABEL=%s", noConfiguration, q.user)
+	case around.Manager.Metrics.UserLabel == "":
 		return errors.New("--user: no label says whose a TrainJob is: set metrics.userLabel of kueue-trainer's configuration, or use -l")
 	}
 	return nil

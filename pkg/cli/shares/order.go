@@ -21,7 +21,7 @@ import (
 
 // Waiting is somebody who waits.
 type Waiting struct {
-	// Place is 0 for one that Kueue does not look at.
+	// Place is 0 for one that Kueue does not look at, and where the user does not see who else waits.
 	Place        int    `json:"place"`
 	Job          string `json:"job"`
 	ClusterQueue string `json:"clusterQueue,omitempty"`
@@ -109,9 +109,11 @@ func places(at *outlook.Outlook, all []*kueue.Workload) []Waiting {
 	return out
 }
 
+const first = "the first of its queue"
+
 func why(wl, before *kueue.Workload) string {
 	if before == nil {
-		return "the first of its queue"
+		return first
 	}
 	name := inventory.JobName(before)
 	switch {
@@ -123,9 +125,16 @@ func why(wl, before *kueue.Workload) string {
 	return fmt.Sprintf("the same priority as %s, and queued later", name)
 }
 
-// ofNamespace is the order within each LocalQueue, as far as its users see it.
+// ofNamespace is the order within each queue, as far as its users see it. Nobody has a place: whom they do not see may be before.
 func ofNamespace(at *outlook.Outlook) []Waiting {
-	all := at.Pending()
+	all := slices.DeleteFunc(at.Pending(), func(wl *kueue.Workload) bool { return !at.InQueue(wl, at.Now) })
 	slices.SortStableFunc(all, scheduler.CompareInQueue)
-	return places(at, all)
+	waiting := places(at, all)
+	for n := range waiting {
+		w := &waiting[n]
+		if w.Place = 0; w.Why == first && !(at.Saw(inventory.LocalQueues) && at.Saw(inventory.Workloads)) {
+			w.Why += " in this namespace"
+		}
+	}
+	return append(waiting, leftOut(at, all)...)
 }

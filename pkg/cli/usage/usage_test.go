@@ -81,7 +81,7 @@ func TestBillOfPrometheus(t *testing.T) {
 				`{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]},` +
 				`{"metric":{` + gpus + `,"namespace":"other","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]}`,
 			"ended_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","outcome":"lost"},"values":[[1893499320,"900"]]}`,
-		}, want: Line{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25}},
+		}, want: Line{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(2.5), Waiting: new(0.5), Running: new(2.0), Lost: new(0.25)}},
 		// A range reaches back to the last values of a process that is gone: its total is not that of a ledger which began since.
 		"after the ledger began again": {before: map[string]string{
 			"ledger_began_timestamp_seconds[1d]": `{"metric":{},"value":[0,"` + began + `"]}`,
@@ -89,9 +89,9 @@ func TestBillOfPrometheus(t *testing.T) {
 		}, within: map[string]string{
 			"ledger_began":                 `{"metric":{},"values":[[1893499260,"` + began + `"]]}`,
 			"quota_resource_seconds_total": running("values", `[[1893499260,"288000"],[1893499320,"295200"]]`),
-		}, want: Line{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2, Running: 2}},
+		}, want: Line{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(2.0), Running: new(2.0)}},
 		"of LocalQueues together": {before: map[string]string{"ledger_began": ofOld}, within: together,
-			want: Line{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}},
+			want: Line{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(1.0), Running: new(1.0)}},
 		"of a namespace, of LocalQueues together": {namespace: "team", before: map[string]string{"ledger_began": ofOld}, within: together, err: "so it has no bill of one namespace: leave -n out"},
 		"it has no ledger":                        {err: "it has no series of the ledger for this time"},
 		"it wants a token":                        {token: "Bearer secret", err: "Prometheus answers: client error: 401"},
@@ -138,7 +138,7 @@ func TestBillOfAWindowThatEndsInAGap(t *testing.T) {
 		q.from, q.to = from, to
 		totals, _, err := q.bill(t.Context())
 		expect.NoError(t, err)
-		expect.Same(t, name, tc.want, lines(totals, byQueue)[0].Held)
+		expect.Same(t, name, tc.want, *lines(totals, byQueue)[0].Held)
 	}
 }
 
@@ -178,18 +178,18 @@ func TestLines(t *testing.T) {
 	}
 	for by, want := range map[string][]Line{
 		byUser: {
-			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
-			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
-			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
-			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
-			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
+			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: new(0.5), Running: new(0.5)},
+			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: new(1.0), Running: new(1.0)},
+			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(3.5), Waiting: new(1.0), Running: new(2.0), Stopping: new(0.5)},
+			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(1.0), Running: new(1.0), Useful: new(0.5), Failed: new(0.25), Deleted: new(0.125)},
+			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: new(1.0), Running: new(1.0)},
 		},
 		byFlavor + "," + byQueue: {
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(1.0), Running: new(1.0), Useful: new(0.5), Failed: new(0.25), Deleted: new(0.125)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: new(0.5), Running: new(0.5)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: new(1.0), Running: new(1.0)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(3.5), Waiting: new(1.0), Running: new(2.0), Stopping: new(0.5)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: new(1.0), Running: new(1.0)},
 		},
 	} {
 		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
@@ -231,9 +231,10 @@ func TestCheck(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	bill := Bill{From: noon, To: at(60), By: byQueue, Lines: []Line{
-		{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2.5, Running: 2.5, Lost: 1. / 3},
-	}, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 11, LostSeconds: 7200, GraceSeconds: 30}}}
+	of := ledger.Series{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu"}
+	totals := []ledger.Total{{Series: of, Is: "running", Seconds: 9000}, {Series: of, Is: "lost", Seconds: 1200}}
+	bill := Bill{From: noon, To: at(60), By: byQueue, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 11, LostSeconds: 7200, GraceSeconds: 30}}}
+	bill.sum(totals)
 	var table, csv bytes.Buffer
 	expect.NoError(t, printTable(&table, show.Paint{}, bill))
 	want := "CLUSTERQUEUE   QUEUE    RESOURCE         UNIT        HELD   WAITING   RUNNING   STOPPING   USEFUL   LOST   FAILED   DELETED\n" +
@@ -245,7 +246,17 @@ func TestPrint(t *testing.T) {
 	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +
 		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
 	expect.Same(t, "Unexpected CSV", want, csv.String())
-	expect.Must(json.Marshal(bill))(t)
+	amounts := func() string { return string(expect.Must(json.Marshal(bill.Lines))(t)) }
+	expect.Same(t, "Unexpected JSON", `[{"clusterQueue":"gpus","namespace":"team","localQueue":"q","resource":"nvidia.com/gpu","unit":"GPU-hours",`+
+		`"held":2.5,"waiting":0,"running":2.5,"stopping":0,"useful":0,"lost":0.3333333333333333,"failed":0,"deleted":0}]`, amounts())
+
+	bill.Source = fromWorkloads
+	bill.sum(totals)
+	csv.Reset()
+	expect.NoError(t, printCSV(&csv, bill))
+	expect.That(t, strings.HasSuffix(csv.String(), ",GPU-hours,2.5,,2.5,,,0.3333333333333333,,\n"), "Unexpected CSV of what the Workloads tell:\n%s", csv.String())
+	expect.Same(t, "Unexpected JSON of what the Workloads tell", `[{"clusterQueue":"gpus","namespace":"team","localQueue":"q","resource":"nvidia.com/gpu","unit":"GPU-hours",`+
+		`"held":2.5,"running":2.5,"lost":0.3333333333333333}]`, amounts())
 }
 
 func TestHints(t *testing.T) {
