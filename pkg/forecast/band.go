@@ -15,8 +15,7 @@ type Band struct {
 	// futures; nil where it has not by the horizon.
 	P10, P50, P90 *time.Duration
 	// Late is the share of futures in which it does not start by the horizon.
-	Late    float64
-	Horizon time.Duration
+	Late float64
 	// Futures is how many were drawn.
 	Futures int
 	// After is after whose end it starts most often, and AfterShare in how many of the starts.
@@ -25,9 +24,9 @@ type Band struct {
 }
 
 // Band returns that of a Workload.
-func (f *Futures) Band(key client.ObjectKey, horizon time.Duration) Band {
+func (f *Futures) Band(key client.ObjectKey) Band {
 	starts := f.Starts[key]
-	b := Band{Futures: f.Drawn, Horizon: horizon, Late: 1 - float64(len(starts))/float64(max(1, f.Drawn))}
+	b := Band{Futures: f.Drawn, Late: 1 - float64(len(starts))/float64(max(1, f.Drawn))}
 	b.P10, b.P50, b.P90 = f.quantile(starts, 0.1), f.quantile(starts, 0.5), f.quantile(starts, 0.9)
 	b.After, b.AfterShare = after(starts)
 	return b

@@ -4,8 +4,9 @@ package forecast
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // evidence is how likely what an ended job ran is by those who came before it: by each level, and by all jobs.
@@ -15,8 +16,8 @@ type evidence struct {
 }
 
 // learnDoubts sets how much to doubt that jobs near each other are alike, as it makes the most likely what has ended.
-func (r *Runtimes) learnDoubts() {
-	seen := r.evidence()
+func (r *Runtimes) learnDoubts(families []family) {
+	seen := r.evidence(families)
 	if len(seen) < enough {
 		return
 	}
@@ -35,10 +36,11 @@ func (r *Runtimes) learnDoubts() {
 }
 
 // evidence is that of the latest jobs of each kin.
-func (r *Runtimes) evidence() []evidence {
+func (r *Runtimes) evidence(families []family) []evidence {
 	const latest = 300
 	var all []evidence
-	for _, k := range r.kin {
+	for _, f := range families { // In one order, in which sums are always the same.
+		k := r.kin[f]
 		mean, deviation := logarithms(k)
 		relatives := relatives{past: k}
 		for n := len(k) - 1; n > 0 && n >= len(k)-latest; n-- {
@@ -81,7 +83,7 @@ func likelihood(seen []evidence, levels *[len(levels)]level) float64 {
 }
 
 func logarithms(k kin) (mean, deviation float64) {
-	ended := slices.DeleteFunc(slices.Clone(k), func(m member) bool { return !m.Ended })
+	ended := kueuelib.Pick(k, func(p *Past) bool { return p.Ended })
 	var sum, square float64
 	for _, m := range ended {
 		sum += logOf(m.For)

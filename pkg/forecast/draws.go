@@ -20,30 +20,22 @@ func NewDraws(runtimes *Runtimes, seed, future uint64) *Draws {
 	return &Draws{random: rand.New(rand.NewPCG(seed, future)), survivals: map[*group]survival{}, runtimes: runtimes, relatives: map[family]*relatives{}}
 }
 
-// Rest returns how long a job runs on that is there; zero where nothing is known.
-func (d *Draws) Rest(k Running) time.Duration { return d.draw(k, k.subject.Running) }
-
-// Whole returns how long a job runs from its start.
-func (d *Draws) Whole(k Running) time.Duration { return d.draw(k, 0) }
-
-// draw draws how long a job runs on that has run for some time.
-func (d *Draws) draw(k Running, after time.Duration) time.Duration {
-	limit := k.subject.limit()
+// Rest returns how long a job runs on, or all in all where it has not started; zero where nothing is known.
+func (d *Draws) Rest(k Running) time.Duration {
+	after, limit := k.subject.Running, k.subject.limit()
 	var total time.Duration
 	switch {
-	case k.Source == Reported && after > 0:
-		total = after + *k.subject.Reported
 	case k.group != nil:
 		total = d.like(&k, after)
 	case k.Source == Limited:
 		total = limit
 	case k.Source == Assumed:
-		total = k.assumed
+		total = d.runtimes.assume
 		if after >= total { // It runs longer than was assumed: as long again, then.
 			total = 2 * after
 		}
 	case k.Source == Reported:
-		total = k.subject.Running + *k.subject.Reported
+		total = after + *k.subject.Reported
 	default:
 		return 0
 	}
@@ -62,8 +54,8 @@ func (d *Draws) like(k *Running, after time.Duration) time.Duration {
 	}
 	last := s.Submitted.Add(levels[len(levels)-1].within)
 	total := d.longer(r, k.group, r.around(s.Submitted, last), after)
-	if !s.Submitted.IsZero() && (len(r.later) == 0 || !s.Submitted.Before(r.later[len(r.later)-1].submitted)) {
-		r.later = append(r.later, member{submitted: s.Submitted, Ran: Ran{For: total}})
+	if !s.Submitted.IsZero() && (len(r.later) == 0 || !s.Submitted.Before(r.later[len(r.later)-1].Submitted)) {
+		r.later = append(r.later, Past{Submitted: s.Submitted, Ran: Ran{For: total}})
 	}
 	return total
 }
@@ -83,7 +75,7 @@ func (d *Draws) of(s *Subject) *relatives {
 		if m.Ended {
 			continue
 		}
-		if g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: m.limit}).group; g != nil {
+		if g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: m.Limit}).group; g != nil {
 			r.totals[n] = d.longer(r, g, r.before(n), m.For)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -154,16 +155,13 @@ func (q *Question) Alone(ctx context.Context, some map[client.ObjectKey]bool) (s
 // Jobs returns those of one future.
 func (q *Question) Jobs(future uint64) []Job {
 	draws := NewDraws(q.Runtimes, q.Seed, future)
-	jobs := make([]Job, 0, len(q.Entrants))
-	for n := range q.Entrants {
-		e := &q.Entrants[n]
+	jobs := kueuelib.Map(q.Entrants, func(e *Entrant) Job {
 		runs := draws.Rest(e.Running)
-		jobs = append(jobs, Job{Workload: e.Workload, Arrives: e.Arrives, Runs: runs, Again: e.Running.again(runs)})
-	}
+		return Job{Workload: e.Workload, Arrives: e.Arrives, Runs: runs, Again: e.Running.again(runs)}
+	})
 	return append(jobs, q.arriving(draws)...)
 }
 
-// arriving draws who comes, and when.
 func (q *Question) arriving(draws *Draws) []Job {
 	if len(q.Arrivals) == 0 {
 		return nil
@@ -182,12 +180,11 @@ func (q *Question) arriving(draws *Draws) []Job {
 		}
 		n, _ := slices.BinarySearch(often, draws.random.Float64()*sum)
 		e := &q.Arrivals[n]
-		runs := draws.Whole(e.Running.another(at))
+		runs := draws.Rest(e.Running.another(at))
 		jobs = append(jobs, Job{Workload: comes(e.Workload, len(jobs), at), Arrives: at, Runs: runs, Again: runs})
 	}
 }
 
-// comes is a Workload like another that is new.
 func comes(like *kueue.Workload, serial int, at time.Time) *kueue.Workload {
 	name := fmt.Sprintf("arrival-%06d", serial)
 	return &kueue.Workload{

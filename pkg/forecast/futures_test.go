@@ -28,7 +28,6 @@ func (s *scene) ask(t *testing.T, runtimes *forecast.Runtimes, known func(*forec
 	return q, expect.Must(forecast.Draw(t.Context(), q))(t)
 }
 
-// spread is the hours of twenty jobs.
 var spread = []float64{1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6}
 
 func TestBand(t *testing.T) {
@@ -53,14 +52,14 @@ func TestBand(t *testing.T) {
 		}
 		s.job("mine", "a", 4, 0, 0)
 		runtimes := forecast.NewRuntimes(tc.past, tc.assume)
-		q, futures := s.ask(t, runtimes, func(j *forecast.Job) forecast.Running {
+		_, futures := s.ask(t, runtimes, func(j *forecast.Job) forecast.Running {
 			subject := forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
 			if j.Workload.Status.Admission != nil {
 				subject.Running = time.Hour
 			}
 			return runtimes.Of(subject)
 		})
-		b := futures.Band(client.ObjectKey{Namespace: "team", Name: "mine"}, q.Horizon)
+		b := futures.Band(client.ObjectKey{Namespace: "team", Name: "mine"})
 		got := fmt.Sprintf("%s %s %s late %.0f%% after %s %.0f%%", inHours(b.P10), inHours(b.P50), inHours(b.P90), 100*b.Late, b.After.Name, 100*b.AfterShare)
 		expect.Same(t, "Unexpected band", tc.want, got)
 	})
@@ -182,7 +181,7 @@ func TestBandOfFewFutures(t *testing.T) {
 		for _, h := range tc.hours {
 			f.Starts[key] = append(f.Starts[key], forecast.Start{In: time.Duration(h) * time.Hour})
 		}
-		b := f.Band(key, 24*time.Hour)
+		b := f.Band(key)
 		expect.Same(t, "Unexpected band", tc.want, fmt.Sprintf("%s %s %s", inHours(b.P10), inHours(b.P50), inHours(b.P90)))
 	})
 }

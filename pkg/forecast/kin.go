@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // level is how near to each other jobs were submitted. The nearer, the more likely they are parts of one experiment.
@@ -25,14 +25,7 @@ type level struct {
 var levels = [...]level{{2 * time.Minute, 1, 0.02}, {20 * time.Minute, 5, 0.1}, {24 * time.Hour, 2, 0.5}}
 
 // kin are jobs that may be parts of the same experiments, in the order of their submits.
-type kin []member
-
-type member struct {
-	submitted time.Time
-	Ran
-	job   types.UID
-	limit time.Duration
-}
+type kin []Past
 
 // family is what kin have in common.
 type family struct {
@@ -40,14 +33,13 @@ type family struct {
 	limit time.Duration
 }
 
-// span is a part of kin.
 type span struct{ first, next int }
 
 func (s span) count() int { return max(0, s.next-s.first) }
 
 // between are those that were submitted from a time until another.
 func (k kin) between(from, until time.Time) span {
-	at := func(m member, t time.Time) int { return m.submitted.Compare(t) }
+	at := func(p Past, t time.Time) int { return p.Submitted.Compare(t) }
 	first, _ := slices.BinarySearchFunc(k, from, at)
 	next, _ := slices.BinarySearchFunc(k, until, at)
 	return span{first, next}
@@ -57,7 +49,7 @@ func (k kin) between(from, until time.Time) span {
 func (k kin) find(s *Subject) int {
 	same := k.between(s.Submitted, s.Submitted.Add(1))
 	for n := same.first; n < same.next; n++ {
-		if s.Job != "" && k[n].job == s.Job {
+		if s.Job != "" && k[n].Job == s.Job {
 			return n
 		}
 	}
@@ -66,24 +58,23 @@ func (k kin) find(s *Subject) int {
 
 // learnKin finds who may be kin, and how alike they are.
 func (r *Runtimes) learnKin(past []Past) {
-	var inOrder []*Past
-	for n := range past {
-		if !past[n].Submitted.IsZero() {
-			inOrder = append(inOrder, &past[n])
-		}
-	}
-	slices.SortStableFunc(inOrder, func(a, b *Past) int {
+	inOrder := kueuelib.Pick(past, func(p *Past) bool { return !p.Submitted.IsZero() })
+	slices.SortStableFunc(inOrder, func(a, b Past) int {
 		// Of one second those that have ended come first, then those that have run longest: they tell most of the others.
-		return cmp.Or(a.Submitted.Compare(b.Submitted), running(a)-running(b), cmp.Compare(b.For, a.For))
+		return cmp.Or(a.Submitted.Compare(b.Submitted), running(&a)-running(&b), cmp.Compare(b.For, a.For))
 	})
 	r.levels, r.kin = levels, map[family]kin{}
 	r.acrossQueues = across(inOrder, func(f *family) { f.Queue = "" })
 	r.acrossLimits = across(inOrder, func(f *family) { f.limit = 0 })
+	var families []family
 	for _, p := range inOrder {
 		f := r.familyOf(p.Traits, p.Limit)
-		r.kin[f] = append(r.kin[f], member{p.Submitted, p.Ran, p.Job, p.Limit})
+		if r.kin[f] == nil {
+			families = append(families, f)
+		}
+		r.kin[f] = append(r.kin[f], p)
 	}
-	r.learnDoubts()
+	r.learnDoubts(families)
 }
 
 // running is 1 for a job that has not ended.
@@ -108,10 +99,11 @@ func (r *Runtimes) familyOf(t Traits, limit time.Duration) family {
 
 // across reports whether experiments go across families, which widen makes one: jobs that come next to each other in
 // different ones are about as often like each other as in the same one.
-func across(inOrder []*Past, widen func(*family)) bool {
+func across(inOrder []Past, widen func(*family)) bool {
 	last := map[family]*Past{}
 	var same, other struct{ alike, all float64 }
-	for _, p := range inOrder {
+	for n := range inOrder {
+		p := &inOrder[n]
 		if !p.Ended {
 			continue
 		}
@@ -142,13 +134,12 @@ type relatives struct {
 	later kin
 }
 
-// near are those near to a job, at each level.
 type near [len(levels)]struct{ past, later span }
 
 // before finds those in front of the past one at a place: many may have been submitted in its second.
 func (r *relatives) before(place int) (n near) {
 	for l, level := range levels {
-		first := r.past.between(r.past[place].submitted.Add(-level.within), r.past[place].submitted).first
+		first := r.past.between(r.past[place].Submitted.Add(-level.within), r.past[place].Submitted).first
 		n[l].past = span{first, place}
 	}
 	return n

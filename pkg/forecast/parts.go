@@ -3,7 +3,6 @@
 package forecast
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,37 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
-// Part is a part of a world whose jobs nothing in another part matters to.
-type Part struct {
-	World *scheduler.World
-	Jobs  []Job
-}
-
-// Parts splits a world by what shares quota, below the same root cohort, or nodes, by flavors with a topology.
-// Jobs whose queues lead nowhere are in none. The first parts are those with the most jobs.
-func Parts(world *scheduler.World, jobs []Job) []Part {
-	worlds, rootOf := split(world)
-	byRoot := map[string]*Part{}
-	for root, world := range worlds {
-		byRoot[root] = &Part{World: world}
-	}
-	for n := range jobs {
-		if part := byRoot[rootOf(jobs[n].Workload)]; part != nil {
-			part.Jobs = append(part.Jobs, jobs[n])
-		}
-	}
-	parts := make([]Part, 0, len(byRoot))
-	for _, part := range byRoot {
-		parts = append(parts, *part)
-	}
-	slices.SortFunc(parts, func(a, b Part) int {
-		return cmp.Or(cmp.Compare(len(b.Jobs), len(a.Jobs)), cmp.Compare(a.World.ClusterQueues[0].Name, b.World.ClusterQueues[0].Name))
-	})
-	return parts
-}
-
-// About returns the question with no more of the world than matters to a Workload; nil where its
-// queue leads nowhere.
+// About returns the question with no more of the world than matters to a Workload; nil where its queue leads nowhere.
 func (q *Question) About(wl *kueue.Workload) *Question {
 	worlds, rootOf := split(q.World)
 	root := rootOf(wl)
@@ -57,7 +26,8 @@ func (q *Question) About(wl *kueue.Workload) *Question {
 	return &part
 }
 
-// split returns the parts of a world by a name of each, and the function that tells which a Workload is in.
+// split returns the parts of a world by a name of each, and the function that tells which a Workload is in. Nothing in one
+// matters to another: they share neither quota, below the same root cohort, nor nodes, by flavors with a topology.
 func split(world *scheduler.World) (map[string]*scheduler.World, func(*kueue.Workload) string) {
 	r := rootsOf(world)
 	parts := map[string]*scheduler.World{}

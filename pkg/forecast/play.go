@@ -2,9 +2,8 @@
 
 // Package forecast tells when Workloads will start, by Kueue's own scheduler on a virtual clock.
 //
-// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and
-// survival.go say what is known of how long jobs run, futures.go draws many futures from that, and band.go makes an
-// answer of them.
+// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and survival.go say what is known of how
+// long jobs run, futures.go draws many futures from that, and band.go makes an answer of them.
 package forecast
 
 import (
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -30,8 +28,7 @@ type Job struct {
 	Workload *kueue.Workload
 	// Arrives is when it queues; zero for one that is there already. One with quota that stops queues no sooner again.
 	Arrives time.Time
-	// Runs is how long it runs from a start to its end; of one that runs already, how long it
-	// runs on. Zero runs for ever.
+	// Runs is how long it runs from a start to its end; of one that runs already, how long it runs on. Zero runs for ever.
 	Runs time.Duration
 	// Again is how long it runs when it was preempted and starts again; zero is as long as Runs. A time limit of the
 	// Workload may end it before.
@@ -48,8 +45,6 @@ type Settings struct {
 	Stopping time.Duration
 	// Checks is how long admission checks take.
 	Checks time.Duration
-	// FairSharing is that of Kueue's configuration; nil without.
-	FairSharing *configapi.FairSharing
 	// Until ends the play when all of these have started; empty plays on to the horizon.
 	Until []client.ObjectKey
 }
@@ -57,7 +52,6 @@ type Settings struct {
 // Kind is of an Event.
 type Kind string
 
-// The kinds.
 const (
 	// Queued: it has come, or come back after it was preempted.
 	Queued Kind = "Queued"
@@ -89,9 +83,10 @@ func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Sett
 	if err != nil {
 		return err
 	}
-	jobs = scheduler.Apart(jobs, func(job *Job) **kueue.Workload { return &job.Workload })
-	for n := range jobs {
-		if err := p.begin(ctx, &jobs[n]); err != nil {
+	apart := scheduler.Apart(kueuelib.Map(jobs, func(job *Job) *kueue.Workload { return job.Workload }))
+	for n, job := range jobs {
+		job.Workload = apart[n]
+		if err := p.begin(ctx, &job); err != nil {
 			return err
 		}
 	}
@@ -106,7 +101,7 @@ func recovered(err *error) {
 }
 
 func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tell func(Event)) (*play, error) {
-	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+	player, err := scheduler.NewPlayer(ctx, world, settings.Begin)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +137,6 @@ type state struct {
 	ends time.Time
 }
 
-// begin puts a job where it is at the begin.
 func (p *play) begin(ctx context.Context, job *Job) error {
 	key := client.ObjectKeyFromObject(job.Workload)
 	if p.jobs[key] != nil {

@@ -158,7 +158,7 @@ func TestPlayTellsOfPanics(t *testing.T) {
 	expect.That(t, err != nil, "a panic is an error")
 }
 
-func TestParts(t *testing.T) {
+func TestAbout(t *testing.T) {
 	s := newScene()
 	s.queue("a", "left", 4).queue("b", "left", 4).queue("c", "right", 4).queue("alone", "", 4)
 	s.Cohorts = []kueue.Cohort{{ObjectMeta: metav1.ObjectMeta{Name: "right"}, Spec: kueue.CohortSpec{ParentName: "left"}}}
@@ -169,13 +169,17 @@ func TestParts(t *testing.T) {
 	s.job("two", "a", 1, 0, 0)
 	s.job("three", "y", 1, 0, 0)
 	s.job("lost", "nowhere", 1, 0, 0)
-	var got []string
-	for _, part := range forecast.Parts(s.World, s.jobs) {
-		text := ""
-		for _, cq := range part.World.ClusterQueues {
-			text += cq.Name + " "
-		}
-		got = append(got, fmt.Sprintf("%swith %d", text, len(part.Jobs)))
+	q := &forecast.Question{World: s.World}
+	for _, job := range s.jobs {
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: job.Workload})
 	}
-	expect.Same(t, "Unexpected parts", []string{"a b c with 2", "x y with 1", "alone with 0"}, got)
+	got := expect.Each(s.jobs, func(job forecast.Job) string {
+		part := q.About(job.Workload)
+		if part == nil {
+			return "nothing"
+		}
+		queues := expect.Each(part.World.ClusterQueues, func(cq kueue.ClusterQueue) string { return cq.Name })
+		return fmt.Sprintf("%s with %d", queues, len(part.Entrants))
+	})
+	expect.Same(t, "Unexpected parts", []string{"[a b c] with 2", "[a b c] with 2", "[x y] with 1", "nothing"}, got)
 }

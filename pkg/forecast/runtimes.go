@@ -5,10 +5,13 @@ package forecast
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Traits are what jobs that run equally long have in common.
@@ -70,12 +73,7 @@ type Subject struct {
 }
 
 // limit is that of a run; zero for none.
-func (s *Subject) limit() time.Duration {
-	if s.Left > 0 {
-		return min(s.Left, s.Limit)
-	}
-	return s.Limit
-}
+func (s *Subject) limit() time.Duration { return min(cmp.Or(s.Left, s.Limit), s.Limit) }
 
 // Running is what is known of a running time.
 type Running struct {
@@ -84,8 +82,7 @@ type Running struct {
 	Like    string
 	subject Subject
 	// group is nil with other sources.
-	group   *group
-	assumed time.Duration
+	group *group
 }
 
 // Runtimes know how long jobs run.
@@ -101,16 +98,14 @@ type Runtimes struct {
 	assume time.Duration
 }
 
-// group is the jobs that are like each other, sorted by time.
-type group struct {
-	like string
-	ran  []Ran
-	// known is whether enough of them have ended to tell something.
-	known bool
-}
+// group is the jobs that are like each other, sorted by time, of which enough have ended to tell something.
+type group struct{ ran []Ran }
 
-// enough is how many jobs have to have ended before a group tells something.
 const enough = 20
+
+func tells(ran []Ran) bool {
+	return len(kueuelib.Pick(ran, func(r *Ran) bool { return r.Ended })) >= enough
+}
 
 // NewRuntimes learns from past jobs and from histograms, which are of others or of the same. Of a job of which nothing
 // is known the running time is assumed; zero assumes none.
@@ -122,17 +117,11 @@ func NewRuntimes(past []Past, assume time.Duration, histograms ...Histogram) *Ru
 	r.learnMeasured(past, histograms)
 	for _, p := range past {
 		for _, like := range p.groups(p.Limit) {
-			g := r.groups[like]
-			if g == nil {
-				g = &group{like: like}
-				r.groups[like] = g
-			}
-			g.ran = append(g.ran, p.Ran)
+			r.groups[like] = cmp.Or(r.groups[like], &group{})
+			r.groups[like].ran = append(r.groups[like].ran, p.Ran)
 		}
 	}
-	for _, g := range r.groups {
-		g.known = ended(g.ran) >= enough
-	}
+	maps.DeleteFunc(r.groups, func(_ string, g *group) bool { return !tells(g.ran) })
 	return r
 }
 
@@ -171,7 +160,7 @@ func ofQueue(name string) string { return "queue " + name }
 
 // Of returns what is known of a job.
 func (r *Runtimes) Of(s Subject) Running {
-	known := Running{subject: s, assumed: r.assume, Source: Unknown}
+	known := Running{subject: s, Source: Unknown}
 	if s.Service && s.Limit == 0 {
 		known.Source = Endless
 		return known
@@ -181,11 +170,11 @@ func (r *Runtimes) Of(s Subject) Running {
 		return known
 	}
 	for _, like := range s.groups(s.Limit) {
-		if g := r.groups[like]; g != nil && g.known {
+		if g := r.groups[like]; g != nil {
 			known.Source, known.Like, known.group = Similar, like, g
 			return known
 		}
-		if g := r.measured[like]; g != nil && g.known {
+		if g := r.measured[like]; g != nil {
 			known.Source, known.Like, known.group = Measured, like, g
 			return known
 		}
@@ -197,16 +186,6 @@ func (r *Runtimes) Of(s Subject) Running {
 		known.Source = Assumed
 	}
 	return known
-}
-
-func ended(ran []Ran) int {
-	n := 0
-	for _, r := range ran {
-		if r.Ended {
-			n++
-		}
-	}
-	return n
 }
 
 // again is how long a job runs that is preempted and starts over: as long as it would have all in all.

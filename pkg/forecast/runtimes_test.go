@@ -142,6 +142,31 @@ func TestRuntimes(t *testing.T) {
 	})
 }
 
+// What is learned of the same past is the same, in whatever order its families come: here nobody is near another, and how much
+// that is doubted makes a difference for the last digits alone.
+func TestRuntimesAreTheSameAgain(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 0))
+	var past []forecast.Past
+	for range 120 {
+		past = append(past, forecast.Past{
+			Traits: forecast.Traits{Queue: "a", GPUs: random.Int64N(8)}, Ran: forecast.Ran{For: time.Duration(random.ExpFloat64() * float64(time.Hour)), Ended: true},
+			Submitted: begin.Add(-time.Duration(random.IntN(50000)) * time.Minute),
+		})
+	}
+	drawn := func() (all []time.Duration) {
+		r := forecast.NewRuntimes(past, 0)
+		draws := forecast.NewDraws(r, 1, 1)
+		for n := range 30 {
+			all = append(all, draws.Rest(r.Of(forecast.Subject{Traits: forecast.Traits{Queue: "a", GPUs: int64(n % 8)}, Submitted: begin.Add(time.Duration(n) * time.Minute)})))
+		}
+		return all
+	}
+	first := drawn()
+	for range 100 {
+		expect.Same(t, "Unexpected running times", first, drawn())
+	}
+}
+
 // Within a bucket nothing is known, and times are alike by their logarithms. How many there are makes no difference.
 func TestBucketsAreSpreadByLogarithms(t *testing.T) {
 	for _, jobs := range []float64{1000, 100_000} {

@@ -73,9 +73,13 @@ const unknown = 2
 // tailOf is the exponent that fits best to the longest jobs, or to all that ran on beyond the last end where these are
 // more; unknown where they tell nothing.
 func tailOf(ran []Ran, weights []float64) float64 {
+	last := len(ran) - 1
+	for last >= 0 && !ran[last].Ended {
+		last--
+	}
 	from := int(float64(len(ran)) * (1 - longest))
 	first := from
-	if last := lastEnd(ran); last < from {
+	if last < from {
 		from, first = max(0, last), last+1
 	}
 	var ended, sum float64
@@ -89,15 +93,6 @@ func tailOf(ran []Ran, weights []float64) float64 {
 	}
 	const few = 0.5 // As if half a job had been seen that tells nothing.
 	return (ended + few) / (sum + few/unknown)
-}
-
-// lastEnd is where the last is that has ended; negative where none has.
-func lastEnd(ran []Ran) int {
-	last := len(ran) - 1
-	for last >= 0 && !ran[last].Ended {
-		last--
-	}
-	return last
 }
 
 // at returns the share that runs longer than t.
@@ -195,7 +190,9 @@ func (r *Runtimes) learnMeasured(past []Past, histograms []Histogram) {
 	}
 	for like, of := range ran {
 		slices.SortStableFunc(of, func(a, b Ran) int { return cmp.Compare(a.For, b.For) })
-		r.measured[like] = &group{like: like, ran: thinned(of), known: ended(of) >= enough}
+		if tells(of) {
+			r.measured[like] = &group{thinned(of)}
+		}
 	}
 }
 

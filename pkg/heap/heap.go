@@ -41,9 +41,8 @@ func SetLimit() int64 {
 	return share
 }
 
-// Scarce returns what reports whether the heap that is in use leaves too little of limit, which is
-// Go's share in bytes. Without a limit it never does. It may be called by many at once, and calls
-// changed whenever its answer is another one.
+// Scarce returns what reports whether the heap that is in use leaves too little of limit, which is Go's share in bytes.
+// Without a limit it never does. It may be called by many at once, and calls changed whenever its answer is another one.
 func Scarce(limit int64, changed func(scarce bool)) func() bool {
 	if limit <= 0 {
 		return func() bool { return false }
@@ -124,7 +123,6 @@ func Pace(percent int, floor uint64) {
 	eachCollection(pace)
 }
 
-// percentFor returns the percentage by which a heap may grow of which so many bytes are live.
 func percentFor(live uint64, percent int, floor uint64) int {
 	return max(percent, int(100*floor/max(live, minLive)))
 }

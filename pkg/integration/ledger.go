@@ -5,7 +5,6 @@ package integration
 import (
 	"context"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -22,7 +21,7 @@ func setupLedger(ctx context.Context, mgr ctrl.Manager, deps *dependencies, opts
 		Facts: func(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 			return deps.factsOf(ctx, mgr.GetClient(), wl, opts.UserLabel)
 		},
-		Recorder: mgr.GetEventRecorder(controllerName), Log: mgr.GetLogger().WithName("ledger"), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder(controllerName), Log: mgr.GetLogger().WithName("ledger"),
 	})
 	if err := deps.ledger.Follow(ctx, mgr.GetCache()); err != nil {
 		return err

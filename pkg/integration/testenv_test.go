@@ -16,7 +16,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +55,7 @@ func dependenciesOn(tb testing.TB, c client.Client, describer *podsets.Describer
 		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
 		expectations: testenv.LedSince(time.Time{}), records: &records{},
 		waitForJobSet: config.WaitForJobSet, startTimeout: time.Hour,
-		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(), ledger: ledger.New(ledger.Options{Clock: clock.RealClock{}}),
+		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(), ledger: ledger.New(ledger.Options{}),
 	}
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kueuelib is the one place that imports those packages of Kueue which are neither
-// its API nor made for integrations, and move with its minor releases: pkg/workload and the
-// packages below it (workload.go), pkg/metrics (metrics.go), pkg/features, its
-// arithmetic (both here), and pkg/cache/scheduler and pkg/scheduler (package scheduler below,
-// which the manager does not link).
+// Package kueuelib is the one place that imports those packages of Kueue which are neither its API nor made for
+// integrations, and move with its minor releases: pkg/workload and the packages below it (workload.go), pkg/metrics
+// (metrics.go), pkg/features, its arithmetic (both here), and pkg/cache/scheduler and pkg/scheduler (package scheduler
+// below, which the manager does not link).
 //
-// What else is imported of Kueue is its API, jobframework, which integrations are made with,
-// and its constants.
+// What else is imported of Kueue is its API, jobframework, which integrations are made with, and its constants.
 package kueuelib
 
 import (
@@ -83,6 +81,14 @@ var (
 // Map returns what a function makes of each of a list.
 func Map[S ~[]From, From, To any](s S, of func(*From) To) []To { return utilslices.Map(s, of) }
 
+// Pick returns those of a list that a function reports.
+func Pick[S ~[]E, E any](s S, is func(*E) bool) S { return utilslices.Pick(s, is) }
+
+// Index returns the items of a list by what a function makes of each.
+func Index[S ~[]E, E any, K comparable](s S, by func(*E) K) map[K]*E {
+	return utilslices.ToRefMap(s, by)
+}
+
 // Names of Kueue's feature gates that its settings depend on.
 const (
 	CustomMetricLabels      = string(features.CustomMetricLabels)
@@ -92,6 +98,5 @@ const (
 // MultiKueueEnabled reports whether Kueue's gate MultiKueue is on in this process.
 func MultiKueueEnabled() bool { return features.Enabled(features.MultiKueue) }
 
-// TopologyAwareSchedulingEnabled reports whether Kueue's gate of that name is on in this
-// process.
+// TopologyAwareSchedulingEnabled reports whether Kueue's gate of that name is on in this process.
 func TopologyAwareSchedulingEnabled() bool { return features.Enabled(features.TopologyAwareScheduling) }

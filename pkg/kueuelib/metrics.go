@@ -18,8 +18,7 @@ import (
 	workloadpatching "sigs.k8s.io/kueue/pkg/workload/patching"
 )
 
-// JobMetrics are Kueue's metrics of jobs, which Kueue records, for other kinds, in its own
-// process.
+// JobMetrics are Kueue's metrics of jobs, which Kueue records, for other kinds, in its own process.
 func JobMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.QueuedUntilReadyWaitTime, metrics.AdmittedUntilReadyWaitTime,
@@ -30,8 +29,7 @@ func JobMetrics() []prometheus.Collector {
 	}
 }
 
-// CustomLabels are the labels that Kueue's configuration gives to its metrics of queues, and
-// their values. Nil has none.
+// CustomLabels are the labels that Kueue's configuration gives to its metrics of queues, and their values. Nil has none.
 type CustomLabels = metrics.CustomLabels
 
 // NewCustomLabels recreates Kueue's metrics of this process with these labels. Nothing may be

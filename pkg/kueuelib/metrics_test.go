@@ -41,7 +41,6 @@ func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 	expect.Same(t, "Unexpected labels", want, customLabels(t))
 }
 
-// customLabels returns the values of the configured labels, by metric and label.
 func customLabels(t *testing.T) map[string]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -73,6 +75,11 @@ func True(conditions []metav1.Condition, condition string) *metav1.Condition {
 	return nil
 }
 
+// Since returns since when a condition is true; zero: it is not.
+func Since(conditions []metav1.Condition, condition string) time.Time {
+	return ptr.Deref(True(conditions, condition), metav1.Condition{}).LastTransitionTime.Time
+}
+
 // IsDeactivatedByKueue reports whether Kueue itself deactivated wl, over a limit of retries or of
 // time, or for a check that rejected it. Kueue does not queue such a Workload again when
 // somebody activates it: it waits for condition Requeued, or is deactivated again at once.
@@ -107,11 +114,10 @@ func Unreserve(wl *kueue.Workload) {
 
 // RanFor returns how long wl ran since its last admission, at least a second; false unless its job has succeeded or failed.
 func RanFor(wl *kueue.Workload) (time.Duration, bool) {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	if !IsAdmitted(wl) || !IsFinished(wl) || finished.Reason != kueue.WorkloadFinishedReasonSucceeded && finished.Reason != kueue.WorkloadFinishedReasonFailed {
+	admitted, finished := True(wl.Status.Conditions, kueue.WorkloadAdmitted), True(wl.Status.Conditions, kueue.WorkloadFinished)
+	if admitted == nil || finished == nil || finished.Reason != kueue.WorkloadFinishedReasonSucceeded && finished.Reason != kueue.WorkloadFinishedReasonFailed {
 		return 0, false
 	}
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	// Times are in seconds, and clocks differ.
 	return max(time.Second, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time)), true
 }
@@ -132,10 +138,8 @@ const (
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it by its configuration of resources;
 // nil is without.
 func TotalRequests(wl *kueue.Workload, by *configapi.Resources) []workload.PodSetResources {
-	if by == nil {
-		return workload.NewInfo(wl).TotalRequests
-	}
-	return workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(by.ExcludeResourcePrefixes), workload.WithResourceTransformations(by.Transformations)).TotalRequests
+	counts := ptr.Deref(by, configapi.Resources{})
+	return workload.NewInfo(wl, workload.WithExcludedResourcePrefixes(counts.ExcludeResourcePrefixes), workload.WithResourceTransformations(counts.Transformations)).TotalRequests
 }
 
 // CountedOf adds up what Kueue counts of a pod by its configuration of resources; nil is without, and all that it asks for.
@@ -150,6 +154,11 @@ func CountedOf(pod *corev1.PodSpec, by *configapi.Resources) Requests {
 // IgnoresUndeclared reports whether Kueue gives quota in spite of resources that the ClusterQueue does not have.
 func IgnoresUndeclared(by *configapi.Resources) bool {
 	return features.Enabled(features.QuotaCheckStrategy) && by != nil && ptr.Deref(by.QuotaCheckStrategy, "") == configapi.QuotaCheckIgnoreUndeclared
+}
+
+// ChecksOf returns the admission checks that a ClusterQueue has for wl: with an admission, those of its flavors.
+func ChecksOf(wl *kueue.Workload, cq *kueue.ClusterQueue) sets.Set[kueue.AdmissionCheckReference] {
+	return workload.AdmissionChecksForWorkload(logr.Discard(), wl, cq)
 }
 
 // Holds returns what wl has of the flavors that are assigned to it, as Kueue counts it: without pods that it reclaimed.
@@ -173,7 +182,6 @@ func clockOf(wl *kueue.Workload) clock.Clock {
 	return clock.RealClock{}
 }
 
-// lateClock stands still.
 type lateClock struct {
 	clock.RealClock
 	at time.Time

@@ -3,13 +3,16 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
@@ -23,8 +26,7 @@ const maxPayers = 100
 // payer is whom a holding is charged to.
 type payer struct{ localQueue, user string }
 
-// Book has totals of what has ended, and what is held now. Its methods decide by what they are
-// given alone.
+// Book has totals of what has ended, and what is held now. Its methods decide by what they are given alone.
 type Book struct {
 	// began is when the book began: nothing before counts.
 	began time.Time
@@ -40,12 +42,11 @@ type Book struct {
 	// whole are the namespaces whose queues and users are not told apart any more.
 	whole map[string]bool
 	// payers are those that are told apart, by namespace.
-	payers map[string]map[payer]bool
+	payers map[string]sets.Set[payer]
 	// changes counts what is to be saved.
 	changes uint64
 }
 
-// closing is the end of a holding.
 type closing struct {
 	UID      types.UID `json:"uid"`
 	Version  string    `json:"version"`
@@ -53,8 +54,7 @@ type closing struct {
 	Ended    time.Time `json:"ended"`
 	// Gone is when its Workload was seen to be gone: whoever still tells of it has an old copy.
 	Gone time.Time `json:"gone,omitzero"`
-	// Released is set where Version tells that the quota was given back: what a newer one tells is
-	// another holding.
+	// Released is set where Version tells that the quota was given back: what a newer one tells is another holding.
 	Released bool `json:"released,omitempty"`
 }
 
@@ -63,12 +63,11 @@ func NewBook(now time.Time) *Book {
 	return &Book{
 		began: now, assumed: now,
 		totals: map[slot]float64{}, merged: map[slot]float64{}, open: map[types.UID]*Holding{},
-		closed: map[types.UID]closing{}, payers: map[string]map[payer]bool{},
+		closed: map[types.UID]closing{}, payers: map[string]sets.Set[payer]{},
 	}
 }
 
-// Observe takes note of what a Workload proves. known is a time until which what the book says
-// is held was there.
+// Observe takes note of what a Workload proves. known is a time until which what the book says is held was there.
 func (b *Book) Observe(r Reading, now, known time.Time) {
 	h, closed := b.open[r.UID], b.closed[r.UID]
 	if !closed.Gone.IsZero() || h != nil && older(r.Version, h.Version) || older(r.Version, closed.Version) {
@@ -114,23 +113,17 @@ func (b *Book) close(h *Holding, at time.Time, r Reading) {
 	if released && h.follow(Reading{UID: r.UID, Version: r.Version, Marks: r.Marks}, at) {
 		h.Outcome = r.Outcome
 	}
-	if h.Outcome == "" {
-		h.Outcome = metrics.OutcomeLost
-	}
+	h.Outcome = cmp.Or(h.Outcome, metrics.OutcomeLost)
 	b.end(h, at)
-	if released {
-		c := b.closed[h.UID]
-		c.Released = true
-		b.closed[h.UID] = c
-	}
+	c := b.closed[h.UID]
+	c.Released = released
+	b.closed[h.UID] = c
 }
 
 // Gone takes note that a Workload is seen to be gone now, at the latest by a time.
 func (b *Book) Gone(uid types.UID, by, now time.Time) {
 	if h := b.open[uid]; h != nil {
-		if h.Outcome == "" {
-			h.Outcome = metrics.OutcomeDeleted
-		}
+		h.Outcome = cmp.Or(h.Outcome, metrics.OutcomeDeleted)
 		b.end(h, by)
 	}
 	if c, ok := b.closed[uid]; ok {
@@ -163,7 +156,6 @@ func (b *Book) phase(uid types.UID) string {
 	return ""
 }
 
-// end books a holding.
 func (b *Book) end(h *Holding, at time.Time) {
 	h.seconds(b.began, at, func(s Series, phase string, seconds float64) {
 		b.totals[slot{s, phase}] += seconds
@@ -176,8 +168,7 @@ func (b *Book) end(h *Holding, at time.Time) {
 	b.closed[h.UID] = closing{UID: h.UID, Version: h.Version, Reserved: h.reserved(), Ended: at}
 }
 
-// older reports whether one resource version came before another one; what cannot be compared did
-// not.
+// older reports whether one resource version came before another one; what cannot be compared did not.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
@@ -185,12 +176,9 @@ func older(a, b string) bool {
 
 // forgotten reports whether the objects of a run are about to forget what it used: it is stopped before its end.
 func (b *Book) forgotten() bool {
-	for _, h := range b.open {
-		if h.last().Phase == metrics.PhaseStopping && (h.Outcome == metrics.OutcomeLost || h.Outcome == metrics.OutcomeDeleted) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(b.open)), func(h *Holding) bool {
+		return h.last().Phase == metrics.PhaseStopping && (h.Outcome == metrics.OutcomeLost || h.Outcome == metrics.OutcomeDeleted)
+	})
 }
 
 // Totals returns what was held until now, by phase, and the ended runs of it, by outcome.
@@ -218,27 +206,19 @@ func (b *Book) bounded(shares []Share) []Share {
 	if len(shares) == 0 || b.tellsApart(shares[0].Series) {
 		return shares
 	}
-	shares = slices.Clone(shares)
-	for i := range shares {
-		shares[i].Series = shares[i].withoutQueue()
-	}
-	return shares
+	return kueuelib.Map(shares, func(s *Share) Share { return Share{s.withoutQueue(), s.Amount} })
 }
 
 // tellsApart reports whether queue and user of a series have a place among those of its namespace, and gives them one that
 // is free.
 func (b *Book) tellsApart(s Series) bool {
 	who, known := payer{s.LocalQueue, s.User}, b.payers[s.Namespace]
-	if s == s.withoutQueue() || known[who] && !b.whole[s.Namespace] {
+	if s == s.withoutQueue() || known.Has(who) && !b.whole[s.Namespace] {
 		return true
 	}
 	if b.whole[s.Namespace] || len(known) >= maxPayers {
 		return false
 	}
-	if known == nil {
-		known = map[payer]bool{}
-		b.payers[s.Namespace] = known
-	}
-	known[who] = true
+	b.payers[s.Namespace] = known.Union(sets.New(who))
 	return true
 }

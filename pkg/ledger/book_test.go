@@ -17,7 +17,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// seconds are by phase or outcome.
 type seconds = map[string]float64
 
 // gpuSeconds are the numbers of a book for GPUs, by phase or outcome.

@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -71,7 +72,6 @@ func (b *Book) checkpoint(writer string, now time.Time) Saved {
 	return c
 }
 
-// set has a checkpoint save totals.
 func (c *Saved) set(totals map[slot]float64) {
 	c.Held, c.Ended = []Total{}, []Total{}
 	for _, t := range sorted(totals) {
@@ -88,9 +88,7 @@ func (c *Saved) totals() []Total { return slices.Concat(c.Held, c.Ended) }
 // book returns the book that was saved. The clock of who saved it may be ahead.
 func (c Saved) book(now time.Time) *Book {
 	b := NewBook(c.Began)
-	if b.assumed = c.Counted; b.assumed.IsZero() {
-		b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
-	}
+	b.assumed = cmp.Or(c.Counted, later(c.Began, earlier(c.Saved, now).Add(-remembered)))
 	b.merged = slots(c.Merged)
 	b.whole = wholes(b.merged)
 	for _, t := range c.totals() {
@@ -139,7 +137,6 @@ func compress(c any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// decode reads what encode returned.
 func decode(data []byte) (Saved, error) {
 	var c Saved
 	zip, err := gzip.NewReader(bytes.NewReader(data))
@@ -189,9 +186,8 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 	return savedIn(&cm)
 }
 
-// Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell
-// since it was saved. there is whether a Workload that the account knows is there; readings are of
-// Workloads read after the account.
+// Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell since it was saved. there
+// is whether a Workload that the account knows is there; readings are of Workloads read after the account.
 func (c *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
 	b := c.book(now)
 	b.catchUp(readings, there, nil, c.Saved, now)

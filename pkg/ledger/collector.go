@@ -48,12 +48,10 @@ func (l *Ledger) collect(tell metrics.Tell, localQueues bool) {
 
 // withoutLocalQueues puts LocalQueues together where there are no labels of them.
 func withoutLocalQueues(values map[slot]float64) map[slot]float64 {
-	sums := map[slot]float64{}
-	for s, value := range values {
+	return put(values, map[slot]float64{}, func(s Series) Series {
 		s.Namespace, s.LocalQueue = "", ""
-		sums[s] += value
-	}
-	return sums
+		return s
+	})
 }
 
 type account struct {
@@ -72,7 +70,7 @@ func (l *Ledger) tell(localQueues bool) (account, bool) {
 	if !l.told.began.Equal(l.book.began) {
 		l.told = account{began: l.book.began}
 	}
-	now := account{holds: l.book.Holds(), totals: l.book.Totals(l.options.Clock.Now().Add(-settled)), began: l.book.began, saved: l.saved}
+	now := account{holds: l.book.Holds(), totals: l.book.Totals(time.Now().Add(-settled)), began: l.book.began, saved: l.saved}
 	merged := l.book.merged
 	if !localQueues {
 		now.holds, now.totals = withoutLocalQueues(now.holds), withoutLocalQueues(now.totals)
@@ -107,7 +105,7 @@ func (l *Ledger) unsaved() (_ time.Duration, tries bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.failing.IsZero() {
-		return l.options.Clock.Since(l.failing), true
+		return time.Since(l.failing), true
 	}
 	return 0, l.book != nil
 }

@@ -5,6 +5,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -27,20 +28,15 @@ func (l *Ledger) Follow(ctx context.Context, caches cache.Informers) error {
 	if err != nil {
 		return fmt.Errorf("caching Workloads: %w", err)
 	}
-	observe := func(obj any) {
-		if wl, ok := obj.(*kueue.Workload); ok {
-			l.look(ctx, wl)
-		}
-	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    observe,
-		UpdateFunc: func(_, obj any) { observe(obj) },
+		AddFunc:    func(obj any) { l.look(ctx, obj.(*kueue.Workload)) },
+		UpdateFunc: func(_, obj any) { l.look(ctx, obj.(*kueue.Workload)) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
 			if wl, ok := obj.(*kueue.Workload); ok {
-				observe(wl)
+				l.look(ctx, wl)
 				l.gone(wl.UID)
 			}
 		},
@@ -70,7 +66,7 @@ func (l *Ledger) look(ctx context.Context, wl *kueue.Workload) {
 		return
 	}
 	l.noted[wl.UID] = is
-	if l.book.observeEnd(Read(wl, is.facts), l.options.Clock.Now()) {
+	if l.book.observeEnd(Read(wl, is.facts), time.Now()) {
 		l.want()
 	}
 }
@@ -82,12 +78,11 @@ func (l *Ledger) concerns(wl *kueue.Workload) bool {
 	return l.book != nil && l.book.concerns(wl)
 }
 
-// gone takes note that a Workload is gone.
 func (l *Ledger) gone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.book != nil {
-		now := l.options.Clock.Now()
+		now := time.Now()
 		l.book.Gone(uid, now, now)
 	}
 	delete(l.noted, uid)
@@ -102,7 +97,7 @@ func (l *Ledger) Leave(uid types.UID) {
 	if l.left == nil || !l.left[uid].IsZero() {
 		return
 	}
-	l.left[uid] = l.options.Clock.Now()
+	l.left[uid] = time.Now()
 	if l.book != nil && l.book.open[uid] != nil {
 		l.book.changes++
 		l.want()

@@ -86,7 +86,6 @@ func (h *history) comesBack() {
 	}
 }
 
-// ended takes note of the truth of a run.
 func (h *history) ended(j *simulated, outcome string) {
 	if j.ran > 0 {
 		h.truth[outcome] += j.ran
@@ -94,7 +93,6 @@ func (h *history) ended(j *simulated, outcome string) {
 	j.phase, j.ran = "", 0
 }
 
-// second lets what may happen to a job happen.
 func (h *history) second(uid types.UID, j *simulated) {
 	switch {
 	case j.phase == "" && j.DeletionTimestamp == nil && len(j.Finalizers) > 0:

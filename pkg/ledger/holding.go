@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -73,12 +74,7 @@ func (h *Holding) admission(r Reading) {
 }
 
 // reserved is when the quota was reserved, which tells one holding of a Workload from the next.
-func (h *Holding) reserved() time.Time {
-	if !h.Reserved.IsZero() {
-		return h.Reserved
-	}
-	return h.Spans[0].At
-}
+func (h *Holding) reserved() time.Time { return cmp.Or(h.Reserved, h.Spans[0].At) }
 
 func (h *Holding) last() *Span { return &h.Spans[len(h.Spans)-1] }
 
@@ -101,8 +97,7 @@ func (h *Holding) follow(r Reading, now time.Time) bool {
 	return len(h.Spans) != before || h.Outcome != outcome || !h.Admitted.Equal(admitted)
 }
 
-// mark begins the next phase. One of before the last is known better already, and a stop lasts
-// until the end.
+// mark begins the next phase. One of before the last is known better already, and a stop lasts until the end.
 func (h *Holding) mark(m Mark, shares []Share) {
 	if len(h.Spans) > 0 && (m.At.Before(h.last().At) || m.Phase == h.last().Phase || h.last().Phase == metrics.PhaseStopping) {
 		return

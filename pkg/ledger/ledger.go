@@ -3,15 +3,15 @@
 // Package ledger keeps account of the quota that TrainJobs hold, in resource seconds, by what they
 // do with it and what becomes of it.
 //
-// What counts are the times that stand in the objects: reading.go says what one version of a
-// Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
-// What the objects do not tell any more, because quota was given back or a Workload is gone, is
-// saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or another leader
-// counts on from there, and so may others who read it. together.go puts series together where they are too many. ledger.go is the book of this process, follow.go lets it follow the caches,
-// collector.go tells Prometheus.
+// What counts are the times that stand in the objects: reading.go says what one version of a Workload proves, holding.go
+// puts versions together, book.go has the sums; all three are pure. What the objects do not tell any more, because quota was
+// given back or a Workload is gone, is saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or
+// another leader counts on from there, and so may others who read it. together.go puts series together where they are too
+// many. ledger.go is the book of this process, follow.go lets it follow the caches, collector.go tells Prometheus.
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,16 +26,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 const (
-	// savePeriod is how long a change waits to be saved, unless a run ends: objects soon forget what it
-	// used. From the end of a save to the next one it takes soonest at least, and idleRatio times as long
-	// as the save took, but not longer than latest. A save of 10,000 holdings takes an eighth of a second
-	// to make, and has 200 KiB.
+	// savePeriod is how long a change waits to be saved, unless a run ends: objects soon forget what it used. From the end
+	// of a save to the next one it takes soonest at least, and idleRatio times as long as the save took, but not longer than
+	// latest. A save of 10,000 holdings takes an eighth of a second to make, and has 200 KiB.
 	savePeriod = time.Minute
 	soonest    = time.Second
 	latest     = 2500 * time.Millisecond
@@ -62,7 +62,6 @@ type Options struct {
 	Facts    func(context.Context, *kueue.Workload) Facts
 	Recorder events.EventRecorder
 	Log      logr.Logger
-	Clock    clock.Clock
 }
 
 // Ledger is the account of the process that leads. The others' is empty.
@@ -88,7 +87,6 @@ type Ledger struct {
 	told account
 }
 
-// noted is a version of a Workload, and what was known beside it.
 type noted struct {
 	version string
 	facts   Facts
@@ -115,7 +113,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 	if !l.eventuallyTakeOver(ctx) {
 		return nil
 	}
-	timer := l.options.Clock.NewTimer(savePeriod)
+	timer := time.NewTimer(savePeriod)
 	defer timer.Stop()
 	// next is when the next save may begin.
 	var next time.Time
@@ -131,14 +129,14 @@ func (l *Ledger) Start(ctx context.Context) error {
 			}
 			return nil
 		case <-l.wanted:
-			if !l.sleep(ctx, next.Sub(l.options.Clock.Now())) {
+			if !sleep(ctx, next.Sub(time.Now())) {
 				continue
 			}
-		case <-timer.C():
+		case <-timer.C:
 		}
-		began := l.options.Clock.Now()
+		began := time.Now()
 		err := l.save(ctx, refreshPeriod)
-		next = l.options.Clock.Now().Add(pause(l.options.Clock.Since(began)))
+		next = time.Now().Add(pause(time.Since(began)))
 		if errors.Is(err, errOvertaken) && !l.eventuallyTakeOver(ctx) {
 			return nil
 		}
@@ -153,16 +151,12 @@ func (l *Ledger) Start(ctx context.Context) error {
 func pause(took time.Duration) time.Duration { return min(max(soonest, idleRatio*took), latest) }
 
 // sleep waits, and reports whether ctx goes on.
-func (l *Ledger) sleep(ctx context.Context, for_ time.Duration) bool {
-	if for_ <= 0 {
-		return ctx.Err() == nil
-	}
+func sleep(ctx context.Context, for_ time.Duration) bool {
 	select {
 	case <-ctx.Done():
-		return false
-	case <-l.options.Clock.After(for_):
-		return true
+	case <-time.After(for_):
 	}
+	return ctx.Err() == nil
 }
 
 // eventuallyTakeOver tries until it succeeds; false means that ctx ended.
@@ -179,19 +173,12 @@ func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			l.options.Log.Error(err, "Could not read the ledger of resource seconds, so it is tried again")
 			l.mu.Lock()
-			l.fails(l.options.Clock.Now())
+			l.failing = cmp.Or(l.failing, time.Now())
 			l.mu.Unlock()
 		}
-		if !l.sleep(ctx, soonest) {
+		if !sleep(ctx, soonest) {
 			return false
 		}
-	}
-}
-
-// fails notes that the account can neither be read nor saved now. It is for who holds the lock.
-func (l *Ledger) fails(now time.Time) {
-	if l.failing.IsZero() {
-		l.failing = now
 	}
 }
 
@@ -202,13 +189,12 @@ func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 		"install that again, or delete the ConfigMap and restart the manager to begin at 0")
 	l.mu.Lock()
 	l.left = nil
-	l.fails(l.options.Clock.Now())
+	l.failing = cmp.Or(l.failing, time.Now())
 	l.mu.Unlock()
 	<-ctx.Done()
 }
 
-// takeOver makes this process's book of what was saved and of what the Workloads of the cache
-// prove since.
+// takeOver makes this process's book of what was saved and of what the Workloads of the cache prove since.
 func (l *Ledger) takeOver(ctx context.Context) error {
 	l.mu.Lock()
 	l.book = nil
@@ -226,7 +212,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.options.Clock.Now()
+	now := time.Now()
 	known, book := saved.Saved, saved.book(now)
 	if fresh {
 		l.tellBeginning(unreadable)
@@ -256,14 +242,8 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 
 func (l *Ledger) cached(ctx context.Context) (map[types.UID]*kueue.Workload, error) {
 	var list kueue.WorkloadList
-	if err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	workloads := make(map[types.UID]*kueue.Workload, len(list.Items))
-	for i := range list.Items {
-		workloads[list.Items[i].UID] = &list.Items[i]
-	}
-	return workloads, nil
+	err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	return kueuelib.Index(list.Items, func(wl *kueue.Workload) types.UID { return wl.UID }), err
 }
 
 // seen returns an error unless the cache has the Workloads of all holdings that are still there:
@@ -319,7 +299,7 @@ func (l *Ledger) putTogether(which together) {
 		return
 	}
 	// What came since was not told yet.
-	l.book.put(which, l.options.Clock.Now().Add(-settled))
+	l.book.put(which, time.Now().Add(-settled))
 	// Without a label of its LocalQueue, a series is that of those who are left, too.
 	maps.DeleteFunc(l.told.totals, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
 }
@@ -334,7 +314,7 @@ func (l *Ledger) want() {
 // save saves what has changed or, while something is held, what was saved an age ago.
 func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 	l.mu.Lock()
-	now := l.options.Clock.Now()
+	now := time.Now()
 	if l.book != nil {
 		l.book.prune(now)
 	}
@@ -357,7 +337,7 @@ func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 		l.putTogether(which)
 	} else if !errors.Is(err, context.Canceled) {
 		l.options.Log.Error(err, "Could not save the ledger of resource seconds")
-		l.fails(now)
+		l.failing = cmp.Or(l.failing, now)
 	}
 	return err
 }

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -62,7 +61,7 @@ func saved(data []byte) *corev1.ConfigMap {
 func (s *stage) ledger() (*Ledger, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(10)
 	return New(Options{
-		Namespace: "kueue-trainer-system", Live: s, Writer: s, Cached: s, Recorder: recorder, Log: logr.Discard(), Clock: clock.RealClock{},
+		Namespace: "kueue-trainer-system", Live: s, Writer: s, Cached: s, Recorder: recorder, Log: logr.Discard(),
 		Facts: func(context.Context, *kueue.Workload) Facts { return Facts{WaitsForPods: true} },
 	}), recorder
 }
@@ -498,7 +497,7 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 		expect.Pass(10 * time.Second)
 		want := map[string]float64{others: 16 * 10}
 		expect.Same(t, "Unexpected seconds after", want, running(l))
-		bill := l.book.Totals(l.options.Clock.Now())
+		bill := l.book.Totals(time.Now())
 		expect.Same(t, "Unexpected seconds of the account", map[string]float64{others: 16 * (10 + 22)}, ran(bill))
 		stop()
 		runs.ResourceVersion = ""
@@ -566,8 +565,7 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return sums
 }
 
-// TestSaved has who only looks know what the manager has saved, what a Workload tells since, and that
-// another one is gone.
+// TestSaved has who only looks know what the manager has saved, what a Workload tells since, and that another one is gone.
 func TestSaved(t *testing.T) {
 	b := NewBook(at(0))
 	facts := Facts{WaitsForPods: true}

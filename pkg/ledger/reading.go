@@ -53,8 +53,7 @@ type Reading struct {
 	userUnknown bool
 	// Marks are in the order of time; the first is that of the reservation.
 	Marks []Mark
-	// Ended is when it finished, and Outcome what its run comes to, also if the quota is given
-	// back without.
+	// Ended is when it finished, and Outcome what its run comes to, also if the quota is given back without.
 	Ended   time.Time
 	Outcome string
 }
@@ -81,7 +80,7 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 		Outcome: metrics.OutcomeLost, userUnknown: facts.UserUnknown,
 	}
 	r.Accumulated = ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)
-	r.Admitted = since(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	r.Admitted = kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 	stopped := stoppedAt(wl, facts, &r)
 	if reserved == nil || reserved.Status != metav1.ConditionTrue || wl.Status.Admission == nil {
@@ -94,7 +93,7 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 	r.Reserved = reserved.LastTransitionTime.Time
 	r.Shares = sharesOf(wl, facts.User)
 	r.Marks = until(append([]Mark{{Phase: metrics.PhaseWaiting, At: r.Reserved}}, running(wl, r, facts)...), stopped)
-	if r.Ended = since(wl.Status.Conditions, kueue.WorkloadFinished); !r.Ended.IsZero() {
+	if r.Ended = kueuelib.Since(wl.Status.Conditions, kueue.WorkloadFinished); !r.Ended.IsZero() {
 		r.Outcome = metrics.OutcomeFailed
 		switch apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).Reason {
 		case kueue.WorkloadFinishedReasonSucceeded:
@@ -104,11 +103,6 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 		}
 	}
 	return r
-}
-
-// since returns since when a condition is true, zero where it is not.
-func since(conditions []metav1.Condition, condition string) time.Time {
-	return ptr.Deref(kueuelib.True(conditions, condition), metav1.Condition{}).LastTransitionTime.Time
 }
 
 // stoppedAt returns when whatever ends the run first was decided, zero for nothing, and has r
@@ -124,7 +118,7 @@ func stoppedAt(wl *kueue.Workload, facts Facts, r *Reading) time.Time {
 	if kueuelib.OverTime(wl) != nil {
 		outcome = metrics.OutcomeFailed // It is not done again.
 	}
-	note(since(wl.Status.Conditions, kueue.WorkloadEvicted), outcome)
+	note(kueuelib.Since(wl.Status.Conditions, kueue.WorkloadEvicted), outcome)
 	note(facts.JobEnded, facts.Outcome)
 	note(ptr.Deref(wl.DeletionTimestamp, metav1.Time{}).Time, metrics.OutcomeDeleted)
 	return first
@@ -158,7 +152,6 @@ func running(wl *kueue.Workload, r Reading, facts Facts) []Mark {
 	return nil
 }
 
-// until ends marks with the stop, if there is one.
 func until(marks []Mark, stopped time.Time) []Mark {
 	if stopped.IsZero() {
 		return marks
@@ -195,7 +188,7 @@ func FactsOf(job *trainjob.TrainJob, userLabel string) Facts {
 		facts.JobEnded, facts.Outcome = job.DeletionTimestamp.Time, metrics.OutcomeDeleted
 	}
 	for condition, outcome := range map[string]string{trainer.TrainJobComplete: metrics.OutcomeUseful, trainer.TrainJobFailed: metrics.OutcomeFailed} {
-		if at := since(job.Status.Conditions, condition); !at.IsZero() {
+		if at := kueuelib.Since(job.Status.Conditions, condition); !at.IsZero() {
 			facts.JobEnded, facts.Outcome = at, outcome
 		}
 	}
@@ -206,7 +199,7 @@ func FactsOf(job *trainjob.TrainJob, userLabel string) Facts {
 // first of its Jobs or, where these are in another cluster, with the admission.
 func StartOf(job *trainjob.TrainJob, wl *kueue.Workload, jobs []batchv1.Job) time.Time {
 	if job.ManagedExternally() {
-		return since(wl.Status.Conditions, kueue.WorkloadAdmitted)
+		return kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	}
 	var first time.Time
 	for i := range jobs {

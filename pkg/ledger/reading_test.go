@@ -18,10 +18,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// noon is when every test begins.
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// at returns a time some seconds after.
 func at(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 
 // object is a Workload that a test changes.
@@ -78,7 +76,6 @@ func (o object) limited(seconds int32) object {
 	return o
 }
 
-// release releases its quota, as Kueue does.
 func (o object) release(seconds int) object {
 	if c := apimeta.FindStatusCondition(o.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
 		o.Status.AccumulatedPastExecutionTimeSeconds = new(ptr.Deref(o.Status.AccumulatedPastExecutionTimeSeconds, 0) +

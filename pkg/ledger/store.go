@@ -25,7 +25,6 @@ const (
 
 var errOvertaken = errors.New("another process has saved the ledger meanwhile")
 
-// store keeps checkpoints in a ConfigMap.
 type store struct {
 	reader client.Reader
 	writer client.Writer
@@ -80,8 +79,7 @@ func (s *store) copyUnreadable(ctx context.Context, cm *corev1.ConfigMap) error 
 
 func labels() map[string]string { return map[string]string{"app.kubernetes.io/name": "kueue-trainer"} }
 
-// save replaces what this process has loaded or saved last. It returns errOvertaken where another
-// process was faster.
+// save replaces what this process has loaded or saved last. It returns errOvertaken where another process was faster.
 func (s *store) save(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()

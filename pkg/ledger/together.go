@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
@@ -97,11 +98,7 @@ func (b *Book) put(which together, now time.Time) {
 func (h *Holding) put(which together) {
 	h.Past = sorted(put(slots(h.Past), map[slot]float64{}, which))
 	for i := range h.Spans {
-		shares := slices.Clone(h.Spans[i].Shares)
-		for k := range shares {
-			shares[k].Series = which(shares[k].Series)
-		}
-		h.Spans[i].Shares = shares
+		h.Spans[i].Shares = kueuelib.Map(h.Spans[i].Shares, func(s *Share) Share { return Share{which(s.Series), s.Amount} })
 	}
 }
 
@@ -146,7 +143,6 @@ func (s slot) values() []string {
 	return []string{s.ClusterQueue, s.Namespace, s.LocalQueue, s.Flavor, s.Resource, s.PriorityClass, s.User, s.is}
 }
 
-// isPhase tells phases from outcomes.
 func isPhase(is string) bool { return slices.Contains(phases, is) }
 
 var (

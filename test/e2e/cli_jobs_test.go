@@ -166,18 +166,18 @@ var _ = It("kubectl trainjob usage prints the manager's ledger by queue and flav
 		bill := w.usage(ctx, g)
 		g.Expect(bill.Lines).To(HaveLen(1))
 		running = bill.Lines[0]
-		g.Expect(running.Running).To(BeNumerically(">", 2*second))
+		g.Expect(running.Running).To(HaveValue(BeNumerically(">", 2*second)))
 	}).Should(Succeed())
 	Expect(running.ClusterQueue).To(Equal(w.Name("gpus")))
 	Expect(running.LocalQueue).To(Equal("queue"))
 	Expect(running.Resource).To(Equal(string(kit.GPU)))
-	Expect(running.Held).To(BeNumerically("~", running.Waiting+running.Running+running.Stopping, 1e-9))
-	Expect(running.Useful).To(BeZero(), "it runs yet")
+	Expect(running.Held).To(HaveValue(BeNumerically("~", *running.Waiting+*running.Running+*running.Stopping, 1e-9)))
+	Expect(running.Useful).To(HaveValue(BeZero()), "it runs yet")
 
 	w.Succeed(ctx, "llm")
 	done := w.usage(ctx, Default).Lines[0]
-	Expect(done.Useful).To(BeNumerically("~", done.Running, 1e-9))
-	Expect(done.Useful).To(BeNumerically(">=", running.Running-second))
+	Expect(done.Useful).To(HaveValue(BeNumerically("~", *done.Running, 1e-9)))
+	Expect(done.Useful).To(HaveValue(BeNumerically(">=", *running.Running-second)))
 	Expect(w.usage(ctx, Default).Lines[0]).To(Equal(done), "what is over costs no more")
 
 	Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))

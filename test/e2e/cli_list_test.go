@@ -79,7 +79,7 @@ var _ = Describe("kubectl trainjob list", func() {
 			g.Expect(code).To(Equal(exit.Unseen), stderr)
 			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.Name("h100")))
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +\S+ +\S+ +<unknown>\n`))
-			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
+			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for ClusterRole kueue-trainer-queues-viewer$`))
 		}).Should(Succeed())
 		Expect(complaint(ctx, exit.Unseen, "list", "-A", "--as", user)).To(ContainSubstring("name one with -n"))
 

@@ -82,7 +82,7 @@ func flavorOf(wl *kueue.Workload) string {
 // simulate plays the same jobs, which come when they came and run for as long as they ran, act by act.
 func (w *site) simulate(ctx context.Context, was course, acts []act) course {
 	config := must(managed.KueueConfiguration(ctx, w.Client))
-	settings := forecast.Settings{Stopping: was.stopping(), FairSharing: config.FairSharing}
+	settings := forecast.Settings{Stopping: was.stopping()}
 	simulated := course{}
 	for name, p := range was {
 		simulated[name] = &passage{job: p.job}
@@ -92,6 +92,7 @@ func (w *site) simulate(ctx context.Context, was course, acts []act) course {
 		if n+1 < len(acts) {
 			settings.Horizon = acts[n+1].begin.Sub(a.begin)
 		}
+		a.world.Kueue.FairSharing = config.FairSharing
 		Expect(forecast.Play(ctx, a.world, was.jobs(a), settings, func(e forecast.Event) {
 			switch p := simulated[e.Job.Name]; e.Kind {
 			case forecast.Started:

@@ -31,7 +31,6 @@ func openKept(path string) *kept {
 	return k
 }
 
-// forecast returns the one that was made, or makes it.
 func (k *kept) forecast(of string, do func() forecasted) forecasted {
 	if f, found := k.made[of]; found {
 		return f

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -43,17 +45,20 @@ type replay struct {
 // horizon of the whole trace: the last of its jobs end long after the last has come.
 const horizon = 90 * 24 * time.Hour
 
-// replays plays each virtual cluster, which share nothing.
+// replays plays each virtual cluster, which share nothing; the first are those with the most jobs.
 func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (all []*replay) {
-	for _, part := range forecast.Parts(world, jobs) {
-		r := &replay{world: part.World}
+	for n, cq := range world.ClusterQueues {
+		part := *world
+		part.ClusterQueues, part.LocalQueues = world.ClusterQueues[n:n+1], world.LocalQueues[n:n+1]
+		r := &replay{world: &part}
 		byKey := map[client.ObjectKey]*life{}
-		for _, job := range part.Jobs {
+		own := kueuelib.Pick(jobs, func(job *forecast.Job) bool { return string(job.Workload.Spec.QueueName) == cq.Name })
+		for _, job := range own {
 			l := &life{Job: job, limit: limitOf(job)}
 			r.lives = append(r.lives, l)
 			byKey[client.ObjectKeyFromObject(job.Workload)] = l
 		}
-		attempt.Succeed(forecast.Play(ctx, part.World, part.Jobs, forecast.Settings{Begin: begin, Horizon: horizon}, func(e forecast.Event) {
+		attempt.Succeed(forecast.Play(ctx, r.world, own, forecast.Settings{Begin: begin, Horizon: horizon}, func(e forecast.Event) {
 			switch l := byKey[e.Job]; e.Kind {
 			case forecast.Started:
 				l.started, l.admitted = e.At, e.Workload
@@ -63,6 +68,9 @@ func replays(ctx context.Context, world *scheduler.World, jobs []forecast.Job) (
 		}))
 		all = append(all, r)
 	}
+	slices.SortFunc(all, func(a, b *replay) int {
+		return cmp.Or(cmp.Compare(len(b.lives), len(a.lives)), cmp.Compare(a.world.ClusterQueues[0].Name, b.world.ClusterQueues[0].Name))
+	})
 	return all
 }
 
@@ -133,8 +141,8 @@ type forecasted struct {
 	Took           time.Duration
 }
 
-// window is how far back arrivals are looked at for those to come.
-const window = 3 * 24 * time.Hour
+// window is how far back arrivals are looked at for those to come, and ahead how far is forecasted.
+const window, ahead = 3 * 24 * time.Hour, 7 * 24 * time.Hour
 
 func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limits bool) forecasted {
 	now := m.Arrives
@@ -142,7 +150,7 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 	runtimes := forecast.NewRuntimes(past(all, now, limits), 0)
 	q := &forecast.Question{
 		World: m.world, Runtimes: runtimes, Futures: futures, Seed: uint64(now.UnixNano()),
-		Settings: forecast.Settings{Begin: now, Horizon: 7 * 24 * time.Hour, Until: []client.ObjectKey{client.ObjectKeyFromObject(m.Workload)}},
+		Settings: forecast.Settings{Begin: now, Horizon: ahead, Until: []client.ObjectKey{client.ObjectKeyFromObject(m.Workload)}},
 	}
 	there := slices.Concat(m.running, m.waiting)
 	slices.SortFunc(there, func(a, b *life) int { return a.Arrives.Compare(b.Arrives) })
@@ -157,7 +165,7 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 			q.Arrivals = append(q.Arrivals, forecast.Arrival{Entrant: e, Within: within})
 		}
 	}
-	band := attempt.Must(forecast.Draw(ctx, q)).Band(q.Until[0], q.Horizon)
+	band := attempt.Must(forecast.Draw(ctx, q)).Band(q.Until[0])
 	out := forecasted{Wait: m.started.Sub(now), Band: band, Queued: len(m.waiting), Took: time.Since(began), Recent: m.recent()}
 	out.Single = m.single(ctx, q, limits)
 	return out

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
@@ -19,7 +21,6 @@ type report struct {
 	rows                   [][]string
 }
 
-// rowsOf tells of what was forecasted, with the time limits of users or without.
 func rowsOf(limits bool, made []forecasted) [][]string {
 	known, one := "without limits", "mean running times"
 	if limits {
@@ -34,21 +35,20 @@ func rowsOf(limits bool, made []forecasted) [][]string {
 		p90 += before(f.Wait, f.Band.P90)
 		recent += before(f.Wait, &f.Recent)
 		single += before(f.Wait, &f.Single)
-		middle := *cmp.Or(f.Band.P50, &f.Band.Horizon)
+		said50 := ptr.Deref(f.Band.P50, ahead)
 		if f.Band.P90 != nil {
-			width = append(width, float64(*f.Band.P90)/float64(max(middle, time.Minute)))
+			width = append(width, float64(*f.Band.P90)/float64(max(said50, time.Minute)))
 		}
-		for n, said := range []time.Duration{middle, f.Recent, f.Single} {
+		for n, said := range []time.Duration{said50, f.Recent, f.Single} {
 			errors[n] = append(errors[n], (f.Wait - said).Abs())
 		}
 	}
-	slices.Sort(width)
 	all := strconv.Itoa(len(made))
 	share := func(n int) string { return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(max(1, len(made)))) }
 	return [][]string{
-		{"ours, " + known, all, share(p10), share(p50), share(p90), fmt.Sprintf("%.1f", middleOf(width)), median(errors[0]), mean(errors[0])},
-		{"mean of the last hour's waits", all, "", share(recent), "", "", median(errors[1]), mean(errors[1])},
-		{"one future, " + one, all, "", share(single), "", "", median(errors[2]), mean(errors[2])},
+		{"ours, " + known, all, share(p10), share(p50), share(p90), fmt.Sprintf("%.1f", middle(width)), inMinutes(middle(errors[0])), mean(errors[0])},
+		{"mean of the last hour's waits", all, "", share(recent), "", "", inMinutes(middle(errors[1])), mean(errors[1])},
+		{"one future, " + one, all, "", share(single), "", "", inMinutes(middle(errors[2])), mean(errors[2])},
 	}
 }
 
@@ -60,19 +60,12 @@ func before(wait time.Duration, said *time.Duration) int {
 	return 0
 }
 
-func middleOf(sorted []float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[len(sorted)/2]
-}
-
-func median(all []time.Duration) string {
+func middle[T cmp.Ordered](all []T) (none T) {
 	if len(all) == 0 {
-		return ""
+		return none
 	}
 	slices.Sort(all)
-	return inMinutes(all[len(all)/2])
+	return all[len(all)/2]
 }
 
 func mean(all []time.Duration) string {

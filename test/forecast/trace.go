@@ -18,7 +18,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// begin is when the trace begins.
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
@@ -56,7 +55,6 @@ func readWorld(path string) *scheduler.World {
 	return world
 }
 
-// read returns the rows of a CSV file below its head.
 func read(path string) [][]string {
 	file := attempt.Must(os.Open(path))
 	defer file.Close()

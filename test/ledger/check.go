@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -243,35 +244,23 @@ func (c *checker) ofCohort(cohort kueue.CohortReference, s slot) slot {
 func (c *checker) limits() map[slot]int64 {
 	limits := map[slot]int64{}
 	for name, queue := range c.queues {
-		eachQuota(queue.ResourceGroups, func(of slot, quota kueue.ResourceQuota) {
-			of.clusterQueue = name
-			c.addLimit(limits, of, quota)
-		})
+		for grant := range inventory.Grants(queue.ResourceGroups) {
+			c.addLimit(limits, slot{name, string(grant.Flavor), grant.Quota.Name}, grant.Quota)
+		}
 	}
 	for name, cohort := range c.cohorts {
-		eachQuota(cohort.ResourceGroups, func(of slot, quota kueue.ResourceQuota) {
-			limits[c.ofCohort(name, of)] += nominal(quota)
-		})
+		for grant := range inventory.Grants(cohort.ResourceGroups) {
+			limits[c.ofCohort(name, slot{flavor: string(grant.Flavor), resource: grant.Quota.Name})] += nominal(grant.Quota)
+		}
 	}
 	return limits
 }
 
-// eachQuota has do called for each quota, with a slot of no ClusterQueue.
-func eachQuota(groups []kueue.ResourceGroup, do func(slot, kueue.ResourceQuota)) {
-	for _, group := range groups {
-		for _, flavor := range group.Flavors {
-			for _, quota := range flavor.Resources {
-				do(slot{flavor: string(flavor.Name), resource: quota.Name}, quota)
-			}
-		}
-	}
-}
-
-func nominal(quota kueue.ResourceQuota) int64 {
+func nominal(quota *kueue.ResourceQuota) int64 {
 	return resources.AmountFromQuantity(quota.Name, quota.NominalQuota).Int64()
 }
 
-func (c *checker) addLimit(limits map[slot]int64, s slot, quota kueue.ResourceQuota) {
+func (c *checker) addLimit(limits map[slot]int64, s slot, quota *kueue.ResourceQuota) {
 	for _, account := range c.accounts(s) {
 		switch {
 		case account != s:

@@ -99,7 +99,6 @@ func admitted(job, flavor string) string {
 	return workloadOf(job, `{`+admission(flavor)+`, conditions: [{type: QuotaReserved, status: "True"}]}`)
 }
 
-// jobOf is the Job of a JobSet.
 func jobOf(name, jobSet string) string {
 	return fmt.Sprintf(`{kind: Job, metadata: {uid: j-%s, name: one, ownerReferences: [{kind: JobSet, uid: %s, controller: true}]}}`, name, jobSet)
 }

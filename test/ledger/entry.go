@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,37 +28,25 @@ import (
 	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/workload"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// namespaced and clusterWide are the kinds that say who runs, who is charged and for what.
-var (
-	namespaced = []schema.GroupVersionResource{
-		{Version: "v1", Resource: "pods"},
-		{Group: "batch", Version: "v1", Resource: "jobs"},
-		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
-		{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
-		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "localqueues"},
-	}
-	clusterWide = []schema.GroupVersionResource{
-		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "clusterqueues"},
-		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "cohorts"},
-		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "resourceflavors"},
-		{Version: "v1", Resource: "nodes"},
-	}
-)
-
-// Kinds returns what has to be recorded for a check of some namespaces.
-func Kinds(namespaces ...string) []record.Kind {
-	var kinds []record.Kind
-	for _, gvr := range clusterWide {
-		kinds = append(kinds, record.Kind{GroupVersionResource: gvr})
-	}
-	for _, namespace := range namespaces {
-		for _, gvr := range namespaced {
-			kinds = append(kinds, record.Kind{GroupVersionResource: gvr, Namespace: namespace})
+// Kinds returns what has to be recorded for a check of some namespaces: who runs, who is charged and for what.
+func Kinds(namespaces ...string) (kinds []record.Kind) {
+	add := func(namespace string, of schema.GroupVersion, resources ...string) {
+		for _, resource := range resources {
+			kinds = append(kinds, record.Kind{GroupVersionResource: of.WithResource(resource), Namespace: namespace})
 		}
+	}
+	add("", kueue.SchemeGroupVersion, "clusterqueues", "cohorts", "resourceflavors")
+	add("", corev1.SchemeGroupVersion, "nodes")
+	for _, namespace := range namespaces {
+		add(namespace, corev1.SchemeGroupVersion, "pods")
+		add(namespace, batchv1.SchemeGroupVersion, "jobs")
+		add(namespace, jobsetapi.SchemeGroupVersion, "jobsets")
+		add(namespace, trainjob.GVK.GroupVersion(), "trainjobs")
+		add(namespace, kueue.SchemeGroupVersion, "workloads", "localqueues")
 	}
 	return kinds
 }
@@ -118,7 +107,6 @@ type entry struct {
 	apply func(*state)
 }
 
-// pod is what a pod asks for, and where it is.
 type pod struct {
 	name         string
 	owner        types.UID
@@ -141,7 +129,6 @@ type charge struct {
 	flavors map[string]map[corev1.ResourceName]kueue.ResourceFlavorReference
 }
 
-// read returns what a version makes of the state.
 func read(v record.Version) (func(*state), error) {
 	obj, uid, name := v.Object, v.Object.GetUID(), v.Object.GetName()
 	kind, owner := obj.GetKind(), ownerOf(obj)

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	utilslices "sigs.k8s.io/kueue/pkg/util/slices"
 )
 
-// state is the cluster at one resource version.
 type state struct {
 	// pods are those on a node that have not ended.
 	pods      map[types.UID]*boundPod
@@ -172,14 +172,9 @@ func (s *state) flavorsOf(clusterQueue string, resource corev1.ResourceName) ([]
 		return nil, resource != corev1.ResourcePods
 	}
 	for _, group := range spec.ResourceGroups {
-		if !slices.Contains(group.CoveredResources, resource) {
-			continue
+		if slices.Contains(group.CoveredResources, resource) {
+			return utilslices.Map(group.Flavors, func(flavor *kueue.FlavorQuotas) string { return string(flavor.Name) }), true
 		}
-		var flavors []string
-		for _, flavor := range group.Flavors {
-			flavors = append(flavors, string(flavor.Name))
-		}
-		return flavors, true
 	}
 	return nil, false
 }

@@ -166,8 +166,8 @@ func unavailable(expr string) string {
 }
 
 // columns are those of a bill that are phases or outcomes, in hours.
-func columns(line usage.Line) map[string]float64 {
-	return map[string]float64{
+func columns(line usage.Line) map[string]*float64 {
+	return map[string]*float64{
 		metrics.PhaseWaiting: line.Waiting, metrics.PhaseRunning: line.Running, metrics.PhaseStopping: line.Stopping,
 		metrics.OutcomeUseful: line.Useful, metrics.OutcomeLost: line.Lost, metrics.OutcomeFailed: line.Failed, metrics.OutcomeDeleted: line.Deleted,
 	}
@@ -185,7 +185,7 @@ func printed(ctx context.Context, g Gomega, prometheus *server, since time.Durat
 	for _, line := range bill.Lines {
 		g.Expect(line.Unit).To(Equal("GPU-hours"))
 		for column, n := range columns(line) {
-			hours[column] += n
+			hours[column] += *n
 		}
 	}
 	return bill, hours

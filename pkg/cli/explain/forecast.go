@@ -64,7 +64,7 @@ func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
 		return d
 	}
 	contest, _ := f.outlook().Contest()
-	contest.FairSharing = sharing
+	contest.World.Kueue.FairSharing = sharing
 	asked := f.Cluster.asked.Clone().Insert(q.about)
 	ctx, cancel := context.WithTimeout(context.Background(), outlook.Within)
 	defer cancel()

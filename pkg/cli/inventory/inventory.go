@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory joins what a cluster has with what Kueue promised of it: nodes and the
-// flavors that pick them, quotas and who holds them, what waits. Load reads, all else are pure
-// functions of what it read.
+// Package inventory joins what a cluster has with what Kueue promised of it: nodes and the flavors that pick them, quotas
+// and who holds them, what waits. Load reads, all else are pure functions of what it read.
 package inventory
 
 import (
@@ -16,17 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	resourcehelpers "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// Inventory is what a cluster had when it was read, every list sorted by namespace and
-// name.
+// Inventory is what a cluster had when it was read, every list sorted by namespace and name.
 type Inventory struct {
 	Nodes           []corev1.Node
 	Pods            []corev1.Pod
@@ -81,11 +81,7 @@ func Find[T any, P Object[T]](items []T, namespace, name string) *T {
 
 // Objects returns the objects of a list.
 func Objects[T any, P Object[T]](items []T) []client.Object {
-	objects := make([]client.Object, 0, len(items))
-	for i := range items {
-		objects = append(objects, P(&items[i]))
-	}
-	return objects
+	return kueuelib.Map(items, func(item *T) client.Object { return P(item) })
 }
 
 // Names returns the names of objects.
@@ -231,13 +227,10 @@ func Allocatable(nodes []*corev1.Node, name corev1.ResourceName) resource.Quanti
 
 // UsedOn sums what pods hold of a resource on some nodes: those that are bound, have not ended and count.
 func (i *Inventory) UsedOn(nodes []*corev1.Node, name corev1.ResourceName, counts func(*corev1.Pod) bool) resource.Quantity {
-	on := make(map[string]bool, len(nodes))
-	for _, node := range nodes {
-		on[node.Name] = true
-	}
+	on := sets.New(Names(nodes)...)
 	var sum resource.Quantity
 	for n := range i.Pods {
-		if pod := &i.Pods[n]; on[pod.Spec.NodeName] && !podset.PodEnded(pod) && counts(pod) {
+		if pod := &i.Pods[n]; on.Has(pod.Spec.NodeName) && !podset.PodEnded(pod) && counts(pod) {
 			sum.Add(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})[name])
 		}
 	}

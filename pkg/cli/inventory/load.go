@@ -20,33 +20,31 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
-// Load reads the cluster. What the user may not list is recorded in Unseen; every other
-// error ends it.
+// Load reads the cluster. What the user may not list is recorded in Unseen; every other error ends it.
 func Load(ctx context.Context, c client.Client) (*Inventory, error) {
-	l := &loader{client: c, inventory: &Inventory{}}
+	l := &loader{client: c}
 	l.all(ctx)
-	return l.inventory, l.err
+	return &l.Inventory, l.err
 }
 
 // LoadAll reads all that can be read, and returns why the other kinds cannot.
 func LoadAll(ctx context.Context, c client.Client) (*Inventory, map[string]error) {
-	l := &loader{client: c, inventory: &Inventory{}, unread: map[string]error{}}
+	l := &loader{client: c, unread: map[string]error{}}
 	l.all(ctx)
-	return l.inventory, l.unread
+	return &l.Inventory, l.unread
 }
 
 // LoadForQuota is Load with no more pods than Kueue's scheduler looks at: those on nodes, where there
 // are topologies, that it has not placed itself.
 func LoadForQuota(ctx context.Context, c client.Client) (*Inventory, error) {
-	l := &loader{client: c, inventory: &Inventory{}}
+	l := &loader{client: c}
 	l.quota(ctx)
-	if len(l.inventory.Topologies) > 0 {
+	if len(l.Topologies) > 0 {
 		l.otherPods(ctx)
 	}
-	return l.inventory, l.err
+	return &l.Inventory, l.err
 }
 
-// otherPods reads page by page, and keeps what counts.
 func (l *loader) otherPods(ctx context.Context) {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		var list corev1.PodList
@@ -54,7 +52,7 @@ func (l *loader) otherPods(ctx context.Context) {
 	}
 	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
 		if pod := obj.(*corev1.Pod); scheduler.TakesOfTopology(pod) {
-			l.inventory.Pods = append(l.inventory.Pods, *pod)
+			l.Pods = append(l.Pods, *pod)
 		}
 		return nil
 	})
@@ -62,37 +60,36 @@ func (l *loader) otherPods(ctx context.Context) {
 }
 
 func (l *loader) all(ctx context.Context) {
-	read(ctx, l, Pods, &l.inventory.Pods)
+	read(ctx, l, Pods, &l.Pods)
 	l.quota(ctx)
 }
 
 // quota reads all kinds but pods.
 func (l *loader) quota(ctx context.Context) {
-	i := l.inventory
-	read(ctx, l, Nodes, &i.Nodes)
-	read(ctx, l, Flavors, &i.Flavors)
-	read(ctx, l, Topologies, &i.Topologies)
-	read(ctx, l, ClusterQueues, &i.ClusterQueues)
-	read(ctx, l, Cohorts, &i.Cohorts)
-	read(ctx, l, LocalQueues, &i.LocalQueues)
-	read(ctx, l, AdmissionChecks, &i.AdmissionChecks)
-	read(ctx, l, Workloads, &i.Workloads)
+	read(ctx, l, Nodes, &l.Nodes)
+	read(ctx, l, Flavors, &l.Flavors)
+	read(ctx, l, Topologies, &l.Topologies)
+	read(ctx, l, ClusterQueues, &l.ClusterQueues)
+	read(ctx, l, Cohorts, &l.Cohorts)
+	read(ctx, l, LocalQueues, &l.LocalQueues)
+	read(ctx, l, AdmissionChecks, &l.AdmissionChecks)
+	read(ctx, l, Workloads, &l.Workloads)
 	// RuntimeClasses are not noted where the user may not list them: few take anything of quota.
-	unseen := i.Unseen
-	read(ctx, l, "runtimeclasses.node.k8s.io", &i.RuntimeClasses)
-	i.Unseen = unseen
-	i.DeviceClasses, _ = List[resourcev1.DeviceClass](ctx, l.client)
-	for n := range i.Workloads {
-		i.SetOverhead(i.Workloads[n].Spec.PodSets)
+	unseen := l.Unseen
+	read(ctx, l, "runtimeclasses.node.k8s.io", &l.RuntimeClasses)
+	l.Unseen = unseen
+	l.DeviceClasses, _ = List[resourcev1.DeviceClass](ctx, l.client)
+	for n := range l.Workloads {
+		l.SetOverhead(l.Workloads[n].Spec.PodSets)
 	}
 }
 
 // loader stops at the first error that is not about permissions, unless all are taken down in unread.
 type loader struct {
-	client    client.Client
-	inventory *Inventory
-	unread    map[string]error
-	err       error
+	Inventory
+	client client.Client
+	unread map[string]error
+	err    error
 }
 
 // read reads the objects of a kind, sorted.
@@ -129,14 +126,13 @@ func List[T any, P Object[T]](ctx context.Context, c client.Client, options ...c
 	return found, err
 }
 
-// note takes down why a kind could not be listed.
 func (l *loader) note(kind string, err error) {
 	switch {
 	case err == nil:
 	case l.unread != nil:
 		l.unread[kind] = err
 	case apierrors.IsForbidden(err):
-		l.inventory.Unseen = append(l.inventory.Unseen, kind)
+		l.Unseen = append(l.Unseen, kind)
 	case meta.IsNoMatchError(err):
 		l.err = fmt.Errorf("the cluster has no %s: install Kueue 0.19 or later (%w)", kind, err)
 	default:

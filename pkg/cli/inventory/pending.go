@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,8 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 )
 
-// Pending returns the Workloads that wait for quota: those that are active, not finished
-// and hold none.
+// Pending returns the Workloads that wait for quota: those that are active, not finished and hold none.
 func (i *Inventory) Pending() (pending []*kueue.Workload) {
 	for n := range i.Workloads {
 		if wl := &i.Workloads[n]; kueuelib.IsAdmissible(wl) {
@@ -58,13 +58,11 @@ func (i *Inventory) InQueue(wl *kueue.Workload, now time.Time) bool {
 
 // JobName is the job, "namespace/name", of a Workload, or itself where it has none.
 func JobName(wl *kueue.Workload) string {
-	if job := wl.Labels[placeholder.Label]; job != "" {
-		return wl.Namespace + "/" + job
-	}
+	name := wl.Name
 	if len(wl.OwnerReferences) > 0 {
-		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
+		name = wl.OwnerReferences[0].Name
 	}
-	return wl.Namespace + "/" + wl.Name
+	return wl.Namespace + "/" + cmp.Or(wl.Labels[placeholder.Label], name)
 }
 
 // Demand sums what pending Workloads ask of a resource that they could get in a flavor:
@@ -119,8 +117,7 @@ func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) bool {
 	return !Selects(pod, flavor) || Untolerated(flavor.Spec.NodeTaints, slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)) != nil
 }
 
-// Untolerated returns the first taint that keeps pods with these tolerations from being
-// scheduled, or nil.
+// Untolerated returns the first taint that keeps pods with these tolerations from being scheduled, or nil.
 func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
 	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), all, tolerations, kueuelib.IsSchedulingTaint, true); found {
 		return &taint

@@ -28,9 +28,8 @@ type Quota struct {
 	BorrowingLimit *resource.Quantity `json:"borrowingLimit,omitempty"`
 	LendingLimit   *resource.Quantity `json:"lendingLimit,omitempty"`
 
-	// Reserved is held by Workloads with quota, Used by those of them that are admitted;
-	// Borrowed is the part of Reserved above Nominal. All as the ClusterQueue's status
-	// has them.
+	// Reserved is held by Workloads with quota, Used by those of them that are admitted; Borrowed is the part of Reserved
+	// above Nominal. All as the ClusterQueue's status has them.
 	Reserved resource.Quantity `json:"reserved"`
 	Used     resource.Quantity `json:"admitted"`
 	Borrowed resource.Quantity `json:"borrowed"`
@@ -121,8 +120,7 @@ type Grant struct {
 	Path string
 }
 
-// Grants returns the quotas of the resource groups of a ClusterQueue or Cohort, in their
-// order.
+// Grants returns the quotas of the resource groups of a ClusterQueue or Cohort, in their order.
 func Grants(groups []kueue.ResourceGroup) iter.Seq[Grant] {
 	return func(yield func(Grant) bool) {
 		for g, group := range groups {

@@ -150,7 +150,7 @@ func (o *options) run(ctx context.Context) error {
 func (l *List) notAll() error {
 	var kinds []string
 	for _, u := range l.Unseen {
-		if !slices.Equal(u.Fields, []string{"user"}) {
+		if !slices.Equal(u.Fields, []string{"user"}) && !strings.HasPrefix(u.Kind, notThere) {
 			kinds = append(kinds, u.Kind)
 		}
 	}
@@ -163,7 +163,7 @@ func (l *List) notAll() error {
 // tell says once of each kind, and of each worker, what is not known of jobs; and that there are none.
 func (o *options) tell(l List) {
 	for _, u := range l.Unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: %s is %s: you may not list all %s; ask an admin for that\n", strings.Join(u.Fields, ", "), unknown, u.Kind)
+		fmt.Fprintf(o.streams.ErrOut, "note: %s is %s: %s\n", strings.Join(u.Fields, ", "), unknown, u.why())
 	}
 	for _, u := range l.Workers {
 		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(u.TrainJobs, "TrainJob"), u.Cluster, u.Problem)
@@ -175,6 +175,20 @@ func (o *options) tell(l List) {
 	default:
 		fmt.Fprintf(o.streams.ErrOut, "No resources found in %s namespace.\n", o.namespace)
 	}
+}
+
+// why names the role that brings the right, of those that docs/rights.md has for users.
+func (u *Unseen) why() string {
+	// Behind a kind there may be a namespace, or a worker cluster.
+	switch kind, _, _ := strings.Cut(u.Kind, " "); {
+	case strings.HasPrefix(u.Kind, notThere):
+		return u.Kind + "; ask an admin to put that right"
+	case kind == "configmaps":
+		return "you may not list " + u.Kind + "; ask an admin for that"
+	case kind == "jobs.batch", kind == "jobsets.jobset.x-k8s.io":
+		return "you may not list " + u.Kind + "; ask an admin for ClusterRole kueue-trainer-user"
+	}
+	return "you may not list all " + u.Kind + "; ask an admin for ClusterRole kueue-trainer-queues-viewer"
 }
 
 func (o *options) print(l List) error {
@@ -190,8 +204,8 @@ func (o *options) print(l List) error {
 		}
 		return nil
 	}
-	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide, cohorts: o.query.byCohort}
-	return t.print(o.streams.Out, l.TrainJobs, time.Now())
+	paint := show.Painter(o.streams.Out)
+	return o.table(l.TrainJobs, paint, time.Now()).Print(o.streams.Out, paint)
 }
 
 // follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
@@ -220,13 +234,12 @@ func news(last, now List) List {
 	return List{TrainJobs: slices.DeleteFunc(slices.Clone(now.TrainJobs), said), Unseen: now.Unseen}
 }
 
-// list reads the TrainJobs and what is around them.
 func (o *options) list(ctx context.Context) (List, error) {
 	snapshot, err := explain.ReadAll(ctx, o.client, o.namespace, client.MatchingLabelsSelector{Selector: o.labels})
 	if err != nil {
 		return List{}, err
 	}
-	if err := o.query.checkUser(snapshot.Manager); err != nil {
+	if err := o.query.checkUser(&snapshot.Around); err != nil {
 		return List{}, err
 	}
 	explain.LookIntoAll(ctx, o.workers, snapshot, o.namespace)

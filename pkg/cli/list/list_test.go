@@ -87,7 +87,6 @@ func dispatched(f *explain.Facts) {
 	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 
-// in is what is known of the job in a worker.
 func in(w explain.Worker) func(*explain.Facts) {
 	return func(f *explain.Facts) {
 		dispatched(f)
@@ -148,7 +147,7 @@ func TestLines(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		f := facts(t, tc.unseen, tc.change)
 		got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
-		cells := expect.Each((table{}).row(&got.TrainJobs[0], now)[3:12], func(cell any) string { return fmt.Sprint(cell) }) // NAME to REASON
+		cells := expect.Each(got.TrainJobs[0].row(show.Paint{}, now)[3:12], func(cell any) string { return fmt.Sprint(cell) }) // NAME to REASON
 		expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
 		expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
 		expect.Same(t, "Unexpected workers", tc.workers, got.Workers)
@@ -164,7 +163,7 @@ func TestTable(t *testing.T) {
 		Namespace: "team", Name: "cpu", State: explain.State{Phase: explain.Failed, Reason: "JobsFailed"}, GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
-	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
+	expect.NoError(t, (&options{all: true, output: show.Wide}).table(jobs, show.Paint{}, now).Print(&out, show.Paint{}))
 	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   STARTS   MESSAGE
 team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   -        runs
 team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -        -
@@ -179,6 +178,24 @@ func TestNotAll(t *testing.T) {
 		"why they wait is not":            {In: []Unseen{{clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
 		"neither is whose they are":       {In: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, Want: exit.Unseen},
 		"of another kind, more than that": {In: []Unseen{{configMaps, []string{"reason", "user"}}}, Want: exit.Unseen},
+		"what would tell is not there":    {In: []Unseen{{"the configuration of Kueue: there is none", []string{"reason"}}}},
+	})
+}
+
+func TestNotes(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[Unseen, string]{
+		"what jobs compete for": {In: Unseen{clusterQueues, []string{"reason"}},
+			Want: "reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for ClusterRole kueue-trainer-queues-viewer"},
+		"what is made of them": {In: Unseen{"jobs.batch in cluster west", []string{"phase", "reason"}},
+			Want: "phase, reason is <unknown>: you may not list jobs.batch in cluster west; ask an admin for ClusterRole kueue-trainer-user"},
+		"what no role of users has": {In: Unseen{configMaps, []string{"user"}},
+			Want: "user is <unknown>: you may not list configmaps of namespace kueue-trainer-system; ask an admin for that"},
+		"what is not there": {In: Unseen{noConfiguration, []string{"user"}},
+			Want: "user is <unknown>: the configuration of kueue-trainer: namespace kueue-trainer-system has no ConfigMap kueue-trainer-config that can be read; ask an admin to put that right"},
+	}, func(t *testing.T, tc expect.Row[Unseen, string]) {
+		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+		(&options{streams: streams, output: show.JSON}).tell(List{Unseen: []Unseen{tc.In}})
+		expect.Same(t, "Unexpected note", "note: "+tc.Want+"\n", errOut.String())
 	})
 }
 

@@ -5,7 +5,6 @@ package list
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,62 +17,55 @@ import (
 // unknown is what kubectl prints too.
 const unknown = "<unknown>"
 
-// nothing is a cell of something that a job does not have.
 const nothing = "-"
 
-// table writes the jobs as kubectl get does.
-type table struct {
-	paint show.Paint
-	// namespaces and wide add columns.
-	namespaces, wide bool
-	// cohorts adds who comes next.
-	cohorts bool
-}
-
-func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
+func (o *options) table(jobs []TrainJob, paint show.Paint, now time.Time) *show.Table {
 	rows := show.NewTable("COHORT", "NEXT", "NAMESPACE", "NAME", "STATE", "QUEUE", "FLAVOR", "GPUS", "PRIORITY", "POSITION", "SINCE", "REASON",
 		"CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
 	for i := range jobs {
-		rows.Row(t.row(&jobs[i], now)...)
+		rows.Row(jobs[i].row(paint, now)...)
 	}
-	rows.Hide(!t.cohorts, "COHORT", "NEXT")
-	rows.Hide(!t.namespaces, "NAMESPACE")
-	rows.Hide(!t.wide, "CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
-	return rows.Print(out, t.paint)
+	rows.Hide(!o.query.byCohort, "COHORT", "NEXT")
+	rows.Hide(!o.all, "NAMESPACE")
+	rows.Hide(o.output != show.Wide, "CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
+	return rows
 }
 
-func (t table) row(job *TrainJob, now time.Time) []any {
-	state, since := job.Paint(t.paint)(string(job.Phase)), ""
-	if job.Phase == Unknown {
+func (r *TrainJob) row(paint show.Paint, now time.Time) []any {
+	state, since := r.Paint(paint)(string(r.Phase)), ""
+	if r.Phase == Unknown {
 		state = unknown
 	}
-	if job.Since != nil {
-		since = show.Age(now, job.Since.Time)
+	if r.Since != nil {
+		since = show.Age(now, r.Since.Time)
 	}
-	reason := job.Reason
-	if reason == string(job.Phase) {
+	reason := r.Reason
+	if reason == string(r.Phase) {
 		reason = "" // The state says it already.
 	}
 	priority, position := "", ""
-	if job.Priority != nil {
-		priority = strconv.Itoa(int(*job.Priority))
+	if r.Priority != nil {
+		priority = strconv.Itoa(int(*r.Priority))
 	}
-	if job.Position != nil {
-		position = strconv.Itoa(*job.Position)
+	if r.Position != nil {
+		position = strconv.Itoa(*r.Position)
 	}
-	cluster := job.Cluster
-	if len(job.Nominated) > 0 { // It may come to one of these.
-		cluster = strings.Join(job.Nominated, ",") + "?"
+	cluster := r.Cluster
+	if len(r.Nominated) > 0 { // It may come to one of these.
+		cluster = strings.Join(r.Nominated, ",") + "?"
+	}
+	start := nothing
+	if r.Start != nil {
+		start = cmp.Or(r.Start.Short(), unknown)
 	}
 	return []any{
-		job.cell("cohort", job.Cohort), job.Turn, job.Namespace,
-		job.Name, state, job.cell("queue", job.Queue), job.cell("flavors", strings.Join(job.Flavors, ",")), job.cell("gpus", gpusText(job)),
-		job.cell("priority", priority), job.cell("position", position), job.cell("since", since), job.cell("reason", reason),
-		job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", cluster), job.cell("user", job.User), startText(job), job.cell("message", job.Message),
+		r.cell("cohort", r.Cohort), r.Turn, r.Namespace,
+		r.Name, state, r.cell("queue", r.Queue), r.cell("flavors", strings.Join(r.Flavors, ",")), r.cell("gpus", gpusText(r)),
+		r.cell("priority", priority), r.cell("position", position), r.cell("since", since), r.cell("reason", reason),
+		r.cell("clusterQueue", r.ClusterQueue), r.cell("cluster", cluster), r.cell("user", r.User), start, r.cell("message", r.Message),
 	}
 }
 
-// cell is a value, or why there is none.
 func (r *TrainJob) cell(field, value string) string {
 	switch {
 	case r.Unknown[field] != "":
@@ -82,14 +74,6 @@ func (r *TrainJob) cell(field, value string) string {
 		return nothing
 	}
 	return value
-}
-
-// startText is a forecast, or that there is none.
-func startText(job *TrainJob) string {
-	if job.Start == nil {
-		return nothing
-	}
-	return cmp.Or(job.Start.Short(), unknown)
 }
 
 // gpusText is a number for whole GPUs, and says of others what they are.

@@ -17,10 +17,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
-// query is what of the TrainJobs is listed, and in which order.
 type query struct {
 	states             []string
 	queue, user, order string
@@ -37,7 +35,6 @@ var states = []string{
 	string(explain.Succeeded), string(explain.Failed),
 }
 
-// among reports whether a state is one of some, however they are written.
 func among(all []string, state string) bool {
 	return slices.ContainsFunc(all, func(other string) bool { return strings.EqualFold(state, other) })
 }
@@ -61,7 +58,6 @@ var orders = map[string]func(a, b *TrainJob) int{
 	"since": func(a, b *TrainJob) int { return ptr.Deref(a.Since, never).Compare(ptr.Deref(b.Since, never).Time) },
 }
 
-// never is after all times.
 var never = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // alone is a ClusterQueue that shares with none.
@@ -79,7 +75,6 @@ func (r *TrainJob) gpus() (sum int64) {
 	return sum
 }
 
-// check refuses what there is not.
 func (q *query) check() error {
 	for _, state := range q.states {
 		if !among(states, state) {
@@ -90,13 +85,15 @@ func (q *query) check() error {
 }
 
 // checkUser refuses to look for a user where nothing says whose a TrainJob is.
-func (q *query) checkUser(manager *config.Configuration) error {
+func (q *query) checkUser(around *explain.Around) error {
 	switch {
 	case q.user == "":
 		return nil
-	case manager == nil:
-		return exit.With(exit.Unseen, fmt.Errorf("--user: you may not read, or there is no, metrics.userLabel of kueue-trainer's configuration, which says whose a TrainJob is: use -l LABEL=%s", q.user))
-	case manager.Metrics.UserLabel == "":
+	case around.ManagerUnseen:
+		return exit.With(exit.Unseen, fmt.Errorf("--user: you may not list %s, of which metrics.userLabel says whose a TrainJob is: use -l LABEL=%s", configMaps, q.user))
+	case around.Manager == nil:
+		return fmt.Errorf("--user: %s, whose metrics.userLabel says whose a TrainJob is: use -l LABEL=%s", noConfiguration, q.user)
+	case around.Manager.Metrics.UserLabel == "":
 		return errors.New("--user: no label says whose a TrainJob is: set metrics.userLabel of kueue-trainer's configuration, or use -l")
 	}
 	return nil

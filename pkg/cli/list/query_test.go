@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -16,7 +17,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// listed are the names of those that are, in their order.
 func listed(q query, jobs []TrainJob) string {
 	rows := slices.DeleteFunc(slices.Clone(jobs), func(job TrainJob) bool { return !q.wants(&job) })
 	q.sort(rows)
@@ -56,21 +56,24 @@ func TestQuery(t *testing.T) {
 func TestQueryIsRefused(t *testing.T) {
 	labelled := &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
 	type row struct {
-		query   query
-		manager *config.Configuration
-		want    string
+		query  query
+		around explain.Around
+		want   string
+		code   int
 	}
 	expect.Rows(t, map[string]row{
-		"a user":                       {query: query{user: "jane"}, manager: labelled},
-		"no such state":                {query: query{states: []string{"Pending"}}, want: "--state Pending: there is no such state: use NotManaged, Unqueued,"},
-		"a user where no label tells":  {query: query{user: "jane"}, manager: &config.Configuration{}, want: "set metrics.userLabel of kueue-trainer's configuration"},
-		"a user who cannot be told of": {query: query{user: "jane"}, want: "use -l LABEL=jane"},
+		"a user":                       {query: query{user: "jane"}, around: explain.Around{Manager: labelled}},
+		"no such state":                {query: query{states: []string{"Pending"}}, code: exit.Failed, want: "--state Pending: there is no such state: use NotManaged, Unqueued,"},
+		"a user where no label tells":  {query: query{user: "jane"}, around: explain.Around{Manager: &config.Configuration{}}, code: exit.Failed, want: "set metrics.userLabel of kueue-trainer's configuration"},
+		"a user who cannot be told of": {query: query{user: "jane"}, around: explain.Around{ManagerUnseen: true}, code: exit.Unseen, want: "--user: you may not list configmaps of namespace kueue-trainer-system"},
+		"a user without configuration": {query: query{user: "jane"}, code: exit.Failed, want: "kueue-trainer-config that can be read, whose metrics.userLabel says whose a TrainJob is: use -l LABEL=jane"},
 	}, func(t *testing.T, tc row) {
 		err := tc.query.check()
 		if err == nil {
-			err = tc.query.checkUser(tc.manager)
+			err = tc.query.checkUser(&tc.around)
 		}
 		expect.That(t, (err == nil) == (tc.want == "") && strings.Contains(expect.Text(err), tc.want), "Unexpected error: %v", err)
+		expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
 	})
 }
 
@@ -89,7 +92,8 @@ func TestUserOfALine(t *testing.T) {
 		"not asked for":                   {change: labelled},
 		"by the label":                    {query: query{users: true}, change: labelled, want: "jane"},
 		"where no label tells":            {query: query{users: true}, change: func(f *explain.Facts) { f.Manager = &config.Configuration{} }},
-		"where the label may not be seen": {query: query{users: true}, unseen: []Unseen{{configMaps, []string{"user"}}}},
+		"where the label may not be seen": {query: query{users: true}, change: func(f *explain.Facts) { f.ManagerUnseen = true }, unseen: []Unseen{{configMaps, []string{"user"}}}},
+		"where there is no configuration": {query: query{users: true}, unseen: []Unseen{{noConfiguration, []string{"user"}}}},
 	}, func(t *testing.T, tc row) {
 		got := newList(&explain.Snapshot{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil, nil)
 		expect.Same(t, "Unexpected user", tc.want, got.TrainJobs[0].User)

@@ -35,7 +35,7 @@ type UnseenWorker struct {
 	TrainJobs int `json:"trainJobs"`
 }
 
-// Unseen is a kind that the user may not list.
+// Unseen is a kind that the user may not list, or what is not there.
 type Unseen struct {
 	Kind string `json:"kind"`
 	// Fields are those of TrainJobs that it would tell.
@@ -70,8 +70,7 @@ type TrainJob struct {
 	// Nominated are those that may admit it, while none has.
 	Nominated []string `json:"nominated,omitempty"`
 
-	// Unknown says which kind, or which cluster, would tell a field that the user may not know,
-	// by the field's name.
+	// Unknown says which kind, or which cluster, would tell a field that the user may not know, by the field's name.
 	Unknown map[string]string `json:"unknown,omitempty"`
 }
 
@@ -81,16 +80,24 @@ const Unknown explain.Phase = "Unknown"
 // configMaps tell users, which who may not read them does not know.
 const configMaps = "configmaps of namespace " + config.Namespace
 
-// newList tells of the jobs that are asked for.
+// What is not there begins as it does in explain; it is in place of a kind that the user may not list.
+const (
+	notThere        = "the configuration of "
+	noConfiguration = notThere + "kueue-trainer: namespace " + config.Namespace + " has no ConfigMap " + cluster.ManagerConfigMap + " that can be read"
+)
+
 func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[*explain.Facts]*outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string][]string{}
 	for _, f := range s.Facts {
 		row := rowOf(f)
 		switch {
-		case q.users && f.Manager == nil:
+		case !q.users:
+		case f.ManagerUnseen:
 			row.unknown(configMaps, "user")
-		case q.users:
+		case f.Manager == nil:
+			row.unknown(noConfiguration, "user")
+		default:
 			row.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 		}
 		row.Start = starts[f]

@@ -13,6 +13,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -26,7 +27,7 @@ func export(ctx context.Context, c client.Client, namespace string) (files []man
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(trainjob.GVK.GroupVersion().WithKind(trainjob.GVK.Kind + "List"))
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, nil, fmt.Errorf("listing TrainJobs: %w", err)
+		return nil, nil, cluster.Unread("list", "TrainJobs", namespace, err)
 	}
 	finished, copies := 0, 0
 	for i := range list.Items {

@@ -6,7 +6,6 @@ package outlook
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -27,7 +25,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -92,7 +89,7 @@ func (o *Outlook) Unseen() []string {
 func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
 	c = &scheduler.Contest{World: o.World(), Now: o.Now}
 	if o.Kueue != nil {
-		c.FairSharing, c.World.Resources, c.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
+		c.World.Kueue = *o.Kueue
 		if err := kueueconfig.UseGates(o.Kueue.FeatureGates); err != nil {
 			warnings = append(warnings, "the forecast goes without some of Kueue's gates: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
@@ -118,14 +115,11 @@ func (o *Outlook) takesPart(wl *kueue.Workload) bool {
 
 // Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
 func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
-	jobs := byUID{}
-	for n := range o.TrainJobs {
-		jobs[o.TrainJobs[n].UID] = &o.TrainJobs[n]
-	}
+	jobs := kueuelib.Index(o.TrainJobs, func(job *trainjob.TrainJob) types.UID { return job.UID })
 	c, warnings := o.Contest()
 	q = &forecast.Question{
 		World: c.World, Runtimes: forecast.NewRuntimes(o.past(jobs), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
-		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks, FairSharing: c.FairSharing},
+		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
 	}
 	unknown := 0
 	for n := range o.Workloads {
@@ -176,9 +170,9 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 		Traits:    forecast.Traits{Queue: queueOf(wl), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
-	admitted := state.True(wl, kueue.WorkloadAdmitted)
+	admitted := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	if kueuelib.IsFinished(wl) {
-		admitted = nil // It runs no more, whatever its trainer said last.
+		admitted = time.Time{} // It runs no more, whatever its trainer said last.
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
@@ -191,13 +185,13 @@ func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 			o.addTraits(&s, job, admitted)
 		}
 	}
-	if admitted != nil {
-		s.Running = max(time.Second, o.Now.Sub(admitted.LastTransitionTime.Time))
+	if !admitted.IsZero() {
+		s.Running = max(time.Second, o.Now.Sub(admitted))
 	}
 	return s
 }
 
-func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitted *metav1.Condition) {
+func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitted time.Time) {
 	s.Runtime = job.Spec.RuntimeRef.Name
 	if o.Manager != nil {
 		s.User = job.Labels[o.Manager.Metrics.UserLabel]
@@ -207,7 +201,7 @@ func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitte
 	}
 	status := job.Status.TrainerStatus
 	// What its trainer said in an earlier run is not of this one.
-	if status != nil && status.EstimatedRemainingSeconds != nil && admitted != nil && !status.LastUpdatedTime.Time.Before(admitted.LastTransitionTime.Time) {
+	if status != nil && status.EstimatedRemainingSeconds != nil && !admitted.IsZero() && !status.LastUpdatedTime.Time.Before(admitted) {
 		left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
 		s.Reported = new(max(0, left))
 	}
@@ -256,7 +250,6 @@ func withClaimed(wl *kueue.Workload) *kueue.Workload {
 				continue // The API server takes a Workload without containers.
 			}
 			of := &pod.Containers[0].Resources
-			of.Requests = maps.Clone(of.Requests)
 			if of.Requests == nil {
 				of.Requests = corev1.ResourceList{}
 			}

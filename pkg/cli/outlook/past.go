@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
@@ -102,11 +101,7 @@ func (o *Outlook) past(jobs byUID) []forecast.Past {
 			continue
 		}
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
-		var started time.Time
-		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
-			started = admitted.LastTransitionTime.Time
-		}
-		stopped := kueuelib.OverTime(wl)
+		started, stopped := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted), kueuelib.OverTime(wl)
 		switch ran, ended := kueuelib.RanFor(wl); {
 		case ended:
 			p.Ran = forecast.Ran{For: ran, Ended: true}
@@ -133,7 +128,7 @@ func (o *Outlook) known() func(queue string) time.Time {
 	ends := map[string][]time.Time{}
 	for n := range o.Workloads {
 		if wl := &o.Workloads[n]; kueuelib.IsFinished(wl) {
-			at := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).LastTransitionTime.Time
+			at := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadFinished)
 			ends[queueOf(wl)], ends[all] = append(ends[queueOf(wl)], at), append(ends[all], at)
 		}
 	}

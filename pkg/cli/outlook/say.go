@@ -113,7 +113,7 @@ func (p *part) play(ctx context.Context, starts map[client.ObjectKey]*Start) err
 		p.names[client.ObjectKeyFromObject(e.Workload)] = inventory.JobName(e.Workload)
 		p.sources[e.Running.Source]++
 	}
-	if slices.ContainsFunc(p.Until, func(key client.ObjectKey) bool { return futures.Band(key, p.Horizon).P50 == nil }) {
+	if slices.ContainsFunc(p.Until, func(key client.ObjectKey) bool { return futures.Band(key).P50 == nil }) {
 		if err := p.findUnknown(ctx); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (p *part) findUnknown(ctx context.Context) error {
 }
 
 func (p *part) answer(futures *forecast.Futures, key client.ObjectKey) *Start {
-	b := futures.Band(key, p.Horizon)
+	b := futures.Band(key)
 	s := &Start{
 		P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
 		HorizonSeconds: int64(p.Horizon.Seconds()), Futures: b.Futures, Sources: p.sources,
@@ -236,8 +236,7 @@ func (s Start) Short() string {
 		return ""
 	case s.P50 == nil:
 		return "> " + Roughly(s.HorizonSeconds)
-	}
-	if s.narrow() {
+	case s.narrow():
 		return Roughly(*s.P50)
 	}
 	return fmt.Sprintf("%s (%s-%s)", Roughly(*s.P50), Roughly(*s.P10), s.latest())

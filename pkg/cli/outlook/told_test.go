@@ -30,7 +30,6 @@ func prometheus(t *testing.T, clusters, buckets string, asked *[]string) string 
 	}).URL
 }
 
-// bucket is a series of a queue.
 func bucket(queue, le, jobs string) string {
 	return `{"metric":{"namespace":"team","local_queue":"` + queue + `","le":"` + le + `"},"value":[0,"` + jobs + `"]}`
 }

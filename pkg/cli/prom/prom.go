@@ -25,8 +25,7 @@ import (
 )
 
 const (
-	// Stale is how old a value may be that is taken for that of a moment: so long, no process may
-	// lead, or be scraped.
+	// Stale is how old a value may be that is taken for that of a moment: so long, no process may lead, or be scraped.
 	Stale = 5 * time.Minute
 	// looks is how often a window is looked at.
 	looks = 500
@@ -98,7 +97,6 @@ func (f *Flags) client(patience time.Duration) (*Client, error) {
 	return &Client{API: prometheus.NewAPI(client), match: selector(f.Match)}, nil
 }
 
-// selector selects series by the values of labels; empty where there are none.
 func selector(match map[string]string) string {
 	labels := model.LabelSet{}
 	for name, value := range match {
@@ -112,8 +110,7 @@ func selector(match map[string]string) string {
 
 // Aggregated is the query for what a function tells of the series of a metric within a time, aggregated by labels.
 func (c *Client) Aggregated(aggregate, by, function, metric string, within time.Duration) string {
-	// Prometheus calls namespace otherwise where the target has a label of that name, unless it
-	// is told to honor labels.
+	// Prometheus calls namespace otherwise where the target has a label of that name, unless it is told to honor labels.
 	return fmt.Sprintf(`%s by (%s) (label_replace(%s(%s%s[%s]), %q, "$1", "exported_namespace", "(.+)"))`,
 		aggregate, by, function, metric, c.match, model.Duration(within), metrics.Namespace)
 }

@@ -51,7 +51,6 @@ func TestPrometheusDoesNotTellPasswords(t *testing.T) {
 	}
 }
 
-// began is the series of a ledger with these labels.
 func began(at model.SampleValue, labels ...string) *model.Sample {
 	metric := model.Metric{}
 	for i := 0; i < len(labels); i += 2 {

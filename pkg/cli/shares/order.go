@@ -5,12 +5,10 @@ package shares
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -23,7 +21,7 @@ import (
 
 // Waiting is somebody who waits.
 type Waiting struct {
-	// Place is 0 for one that Kueue does not look at.
+	// Place is 0 for one that Kueue does not look at, and where the user does not see who else waits.
 	Place        int    `json:"place"`
 	Job          string `json:"job"`
 	ClusterQueue string `json:"clusterQueue,omitempty"`
@@ -48,48 +46,35 @@ func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, queues := admitted, map[client.ObjectKey]kueue.ClusterQueueReference{}
+	all, starts := admitted, keysOf(admitted)
 	for _, turn := range turns {
-		key := client.ObjectKeyFromObject(turn.Workload)
-		queues[key] = turn.ClusterQueue
-		if !slices.ContainsFunc(admitted, func(wl *kueue.Workload) bool { return client.ObjectKeyFromObject(wl) == key }) {
+		if !starts.Has(client.ObjectKeyFromObject(turn.Workload)) {
 			all = append(all, turn.Workload)
 		}
 	}
-	waiting := places(all, queues)
+	waiting := places(at, all)
 	for n := range waiting[:len(admitted)] {
 		w := &waiting[n]
 		cq := at.ClusterQueue(kueue.ClusterQueueReference(w.ClusterQueue))
-		w.GetsQuota = cq != nil && isChecked(cq, admitted[n])
+		w.GetsQuota = cq != nil && len(kueuelib.ChecksOf(admitted[n], cq)) > 0
 		w.StartsNow = !w.GetsQuota
 	}
 	return append(waiting, leftOut(at, all)...), nil
 }
 
-// isChecked reports whether one of the admission checks of a ClusterQueue is for a flavor that a Workload gets.
-func isChecked(cq *kueue.ClusterQueue, wl *kueue.Workload) bool {
-	gets := sets.New[kueue.ResourceFlavorReference]()
-	for _, podSet := range ptr.Deref(wl.Status.Admission, kueue.Admission{}).PodSetAssignments {
-		gets.Insert(slices.Collect(maps.Values(podSet.Flavors))...)
-	}
-	return slices.ContainsFunc(inventory.Checks(cq), func(rule kueue.AdmissionCheckStrategyRule) bool {
-		return len(rule.OnFlavors) == 0 || gets.HasAny(rule.OnFlavors...)
-	})
+func keysOf(all []*kueue.Workload) sets.Set[client.ObjectKey] {
+	return sets.New(kueuelib.Map(all, func(wl **kueue.Workload) client.ObjectKey { return client.ObjectKeyFromObject(*wl) })...)
 }
 
 // leftOut has those who wait and at whom Kueue does not look as things are, as those of a stopped queue.
 func leftOut(at *outlook.Outlook, looked []*kueue.Workload) []Waiting {
-	known := map[client.ObjectKey]bool{}
-	for _, wl := range looked {
-		known[client.ObjectKeyFromObject(wl)] = true
-	}
+	known := keysOf(looked)
 	var out []Waiting
 	for _, wl := range at.Pending() {
-		if known[client.ObjectKeyFromObject(wl)] {
-			continue
+		if !known.Has(client.ObjectKeyFromObject(wl)) {
+			out = append(out, Waiting{Job: inventory.JobName(wl), ClusterQueue: string(at.ClusterQueueOf(wl)), Priority: kueuelib.Priority(wl),
+				Why: "Kueue does not look at it: explain says why"})
 		}
-		out = append(out, Waiting{Job: inventory.JobName(wl), ClusterQueue: string(at.ClusterQueueOf(wl)), Priority: kueuelib.Priority(wl),
-			Why: "Kueue does not look at it: explain says why"})
 	}
 	return out
 }
@@ -102,36 +87,33 @@ func admittedNow(ctx context.Context, at *outlook.Outlook) ([]*kueue.Workload, e
 	}
 	q, _ := at.Question()
 	q.Horizon, q.Stopping, q.Checks = 0, time.Hour, 0
-	holding := map[client.ObjectKey]bool{}
-	for n := range at.Workloads {
-		holding[client.ObjectKeyFromObject(&at.Workloads[n])] = kueuelib.HasQuotaReservation(&at.Workloads[n])
-	}
 	var all []*kueue.Workload
 	err := forecast.Play(ctx, q.World, q.Jobs(0), q.Settings, func(e forecast.Event) {
-		if e.Kind == forecast.Started && !holding[e.Job] {
+		if e.Kind == forecast.Started && !kueuelib.HasQuotaReservation(inventory.Find(at.Workloads, e.Job.Namespace, e.Job.Name)) {
 			all = append(all, e.Workload)
 		}
 	})
 	return all, err
 }
 
-func places(all []*kueue.Workload, queues map[client.ObjectKey]kueue.ClusterQueueReference) []Waiting {
+func places(at *outlook.Outlook, all []*kueue.Workload) []Waiting {
 	out := make([]Waiting, 0, len(all))
 	seen := map[kueue.ClusterQueueReference]*kueue.Workload{}
 	for n, wl := range all {
-		queue := queues[client.ObjectKeyFromObject(wl)]
-		w := Waiting{Place: n + 1, Job: inventory.JobName(wl), ClusterQueue: string(queue), Priority: kueuelib.Priority(wl)}
-		w.Why = why(wl, seen[queue])
+		queue := at.ClusterQueueOf(wl)
+		out = append(out, Waiting{
+			Place: n + 1, Job: inventory.JobName(wl), ClusterQueue: string(queue), Priority: kueuelib.Priority(wl), Why: why(wl, seen[queue]),
+		})
 		seen[queue] = wl
-		out = append(out, w)
 	}
 	return out
 }
 
-// why compares with the one before in the same queue.
+const first = "the first of its queue"
+
 func why(wl, before *kueue.Workload) string {
 	if before == nil {
-		return "the first of its queue"
+		return first
 	}
 	name := inventory.JobName(before)
 	switch {
@@ -143,12 +125,16 @@ func why(wl, before *kueue.Workload) string {
 	return fmt.Sprintf("the same priority as %s, and queued later", name)
 }
 
-// ofNamespace is the order within each LocalQueue, as far as its users see it.
+// ofNamespace is the order within each queue, as far as its users see it. Nobody has a place: whom they do not see may be before.
 func ofNamespace(at *outlook.Outlook) []Waiting {
-	all, queues := at.Pending(), map[client.ObjectKey]kueue.ClusterQueueReference{}
-	for _, wl := range all {
-		queues[client.ObjectKeyFromObject(wl)] = at.ClusterQueueOf(wl)
-	}
+	all := slices.DeleteFunc(at.Pending(), func(wl *kueue.Workload) bool { return !at.InQueue(wl, at.Now) })
 	slices.SortStableFunc(all, scheduler.CompareInQueue)
-	return places(all, queues)
+	waiting := places(at, all)
+	for n := range waiting {
+		w := &waiting[n]
+		if w.Place = 0; w.Why == first && !(at.Saw(inventory.LocalQueues) && at.Saw(inventory.Workloads)) {
+			w.Why += " in this namespace"
+		}
+	}
+	return append(waiting, leftOut(at, all)...)
 }

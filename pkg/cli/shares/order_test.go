@@ -97,8 +97,8 @@ func drawTown(random *rand.Rand) *outlook.Outlook {
 func admissions(t *testing.T, at *outlook.Outlook) (now []string, later []*kueue.Workload) {
 	t.Helper()
 	world := at.World()
-	world.AdmissionFairSharing = at.Kueue.AdmissionFairSharing
-	player := expect.Must(scheduler.NewPlayer(t.Context(), world, at.Now, at.Kueue.FairSharing))(t)
+	world.Kueue = *at.Kueue
+	player := expect.Must(scheduler.NewPlayer(t.Context(), world, at.Now))(t)
 	for n := range at.Workloads {
 		expect.NoError(t, player.Add(t.Context(), inventory.WithRequests(&at.Workloads[n])))
 	}

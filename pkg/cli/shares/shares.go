@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,9 +29,11 @@ Kueue computes it: what it borrows of what its cohort can lend, in thousandths, 
 weight. LocalQueues with admission fair sharing come with what they have consumed. Then come those
 who wait, in the order in which Kueue looks at them, with what puts each in its place.
 
-Who may not see ClusterQueues sees what the LocalQueues of the namespace use, and who waits there.
+Who may not see ClusterQueues sees what the LocalQueues of the namespace use, and who waits there,
+without places. A note tells where Kueue's configuration, which says whether it shares fairly, is
+not seen.
 
-Exit codes: 0 all was seen, 1 the cluster does not answer, 4 you may not see all of it.`
+Exit codes: 0 all queues and jobs were seen, 1 the cluster does not answer, 4 you may not see all of it.`
 
 const example = `  # Who has what, and who is next?
   kubectl trainjob shares
@@ -74,7 +77,11 @@ func (o *options) run(ctx context.Context) error {
 	case show.ForMachines(o.output):
 		err = show.Encode(o.streams.Out, o.output, view)
 	case len(view.Queues)+len(view.Used)+len(view.Waiting) == 0:
-		fmt.Fprintln(o.streams.ErrOut, "No queues found.")
+		where := ""
+		if len(at.UnseenQueues()) > 0 {
+			where = " in namespace " + namespace
+		}
+		fmt.Fprintf(o.streams.ErrOut, "No queues found%s.\n", where)
 	default:
 		err = view.print(o.streams.Out, show.Painter(o.streams.Out))
 	}
@@ -91,13 +98,20 @@ func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outl
 		return nil, err
 	}
 	at := &outlook.Outlook{Inventory: i, Now: time.Now(), NoArrivals: true}
-	// Kueue's defaults count for those who may not read its configuration.
-	at.Kueue, _ = cluster.KueueConfiguration(ctx, c)
-	if !i.Saw(inventory.LocalQueues) {
-		i.LocalQueues, _ = inventory.List[kueue.LocalQueue](ctx, c, client.InNamespace(namespace))
+	if at.Kueue, err = cluster.KueueConfiguration(ctx, c); apierrors.IsForbidden(err) {
+		i.Unseen = append(i.Unseen, "configmaps")
+	} else if err != nil {
+		return nil, err
 	}
-	if !i.Saw(inventory.Workloads) {
-		i.Workloads, _ = inventory.List[kueue.Workload](ctx, c, client.InNamespace(namespace))
+	if i.Saw(inventory.LocalQueues) && i.Saw(inventory.Workloads) {
+		return at, nil
+	}
+	// Where a Workload waits, its LocalQueue tells: one without the other says nothing.
+	if i.LocalQueues, err = inventory.List[kueue.LocalQueue](ctx, c, client.InNamespace(namespace)); err != nil {
+		return nil, cluster.Unread("list", "LocalQueues", namespace, err)
+	}
+	if i.Workloads, err = inventory.List[kueue.Workload](ctx, c, client.InNamespace(namespace)); err != nil {
+		return nil, cluster.Unread("list", "Workloads", namespace, err)
 	}
 	return at, nil
 }

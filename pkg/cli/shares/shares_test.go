@@ -9,18 +9,23 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -53,7 +58,19 @@ func town() *outlook.Outlook {
 	workload(i, "early", "a", 2, 0, 2*time.Minute)
 	workload(i, "urgent", "a", 2, 10, time.Second)
 	workload(i, "borrower", "b", 2, 100, time.Hour)
-	return &outlook.Outlook{Inventory: i, Now: now, NoArrivals: true}
+	return &outlook.Outlook{Inventory: i, Kueue: &configapi.Configuration{}, Now: now, NoArrivals: true}
+}
+
+// checkedTown has a check in queue b, for some flavors or for all.
+func checkedTown(flavors ...kueue.ResourceFlavorReference) *outlook.Outlook {
+	at := town()
+	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = kit.Checks("capacity")
+	at.ClusterQueue("b").Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = flavors
+	at.AdmissionChecks = []kueue.AdmissionCheck{{
+		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
+		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{kit.True(kueue.AdmissionCheckActive, "")}},
+	}}
+	return at
 }
 
 func printed(t *testing.T, at *outlook.Outlook) (*View, string) {
@@ -81,12 +98,7 @@ PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
 // TestViewOfAQueueWithChecks has who holds quota until a check is ready left out, and who would come to that told apart from
 // who starts.
 func TestViewOfAQueueWithChecks(t *testing.T) {
-	at := town()
-	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = kit.Checks("capacity")
-	at.AdmissionChecks = []kueue.AdmissionCheck{{
-		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
-		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-	}}
+	at := checkedTown()
 	checked := inventory.Find(at.Workloads, "ns", "running")
 	apimeta.RemoveStatusCondition(&checked.Status.Conditions, kueue.WorkloadAdmitted)
 	view, text := printed(t, at)
@@ -102,15 +114,7 @@ func TestViewOfAQueueWithChecks(t *testing.T) {
 
 // A check that is for other flavors keeps nobody waiting.
 func TestViewOfAQueueWithChecksOfAnotherFlavor(t *testing.T) {
-	at := town()
-	strategy := kit.Checks("capacity")
-	strategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"other"}
-	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = strategy
-	at.AdmissionChecks = []kueue.AdmissionCheck{{
-		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
-		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-	}}
-	view, _ := printed(t, at)
+	view, _ := printed(t, checkedTown("other"))
 	expect.Same(t, "Unexpected state of a borrower", []bool{true, false}, []bool{view.Waiting[1].StartsNow, view.Waiting[1].GetsQuota})
 }
 
@@ -145,13 +149,73 @@ func TestViewUnderFairSharing(t *testing.T) {
 	expect.Same(t, "Unexpected note where nobody waits", "", note(at, []Waiting{{StartsNow: true}}))
 }
 
+// Where Kueue's configuration is not seen, it is not taken to share by turns without a word.
+func TestViewWithoutKueuesConfiguration(t *testing.T) {
+	at := town()
+	at.Kueue = nil
+	_, text := printed(t, at)
+	expect.That(t, strings.HasSuffix(text, "\nKueue's configuration is not seen: the order is that without fair sharing; an admin sees whether Kueue shares fairly.\n"), "unexpected view:\n%s", text)
+}
+
+// Who sees a namespace gets no place, and those at whom Kueue does not look are told apart.
 func TestViewOfWhoSeesLittle(t *testing.T) {
 	at := town()
-	at.Inventory.ClusterQueues, at.Inventory.Unseen = nil, []string{inventory.ClusterQueues}
+	at.Inventory.ClusterQueues, at.Inventory.Unseen = nil, []string{inventory.ClusterQueues, inventory.Workloads}
+	workload(at.Inventory, "held", trainjob.HeldQueue("a"), 2, 0, time.Hour)
+	at.LocalQueue("ns", "b").Spec.StopPolicy = ptr.To(kueue.Hold)
 	at.Inventory.LocalQueues[0].Status.FlavorsReservation = []kueue.LocalQueueFlavorUsage{{Name: "h100", Resources: []kueue.LocalQueueResourceUsage{{Name: gpu.Whole, Total: resource.MustParse("12")}}}}
 	view, text := printed(t, at)
-	expect.That(t, strings.HasPrefix(text, "LOCALQUEUE   FLAVOR   RESOURCE         USED\nns/a         h100     nvidia.com/gpu   12\n"), "unexpected view:\n%s", text)
-	expect.Same(t, "Unexpected number who wait", 4, len(view.Waiting))
+	expect.Same(t, "Unexpected view", `LOCALQUEUE   FLAVOR   RESOURCE         USED
+ns/a         h100     nvidia.com/gpu   12
+
+PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW     WHY THERE
+-       ns/urgent     a              10         waits   the first of its queue in this namespace
+-       ns/early      a              0          waits   a lower priority than ns/urgent
+-       ns/late       a              0          waits   the same priority as ns/early, and queued later
+-       ns/borrower   b              100        waits   Kueue does not look at it: explain says why
+-       ns/held       -              0          waits   Kueue does not look at it: explain says why
+`, text)
+	expect.Same(t, "Unexpected kinds", at.Inventory.Unseen, view.Unseen)
+}
+
+func TestRead(t *testing.T) {
+	ours, others := kit.LocalQueue("ns", "a", "a"), kit.LocalQueue("other", "a", "a")
+	timeout := apierrors.NewTimeoutError("it takes too long", 1)
+	type row struct {
+		// cluster and namespace are what is answered to who lists LocalQueues there.
+		cluster, namespace error
+		configMaps         error
+		queues             []string
+		unseen             []string
+		err                string
+		code               int
+	}
+	expect.Rows(t, map[string]row{
+		"all is seen":                          {queues: []string{"ns", "other"}},
+		"a namespace is":                       {cluster: kit.Forbidden("localqueues"), queues: []string{"ns"}, unseen: []string{inventory.LocalQueues}},
+		"not even that":                        {cluster: kit.Forbidden("localqueues"), namespace: kit.Forbidden("localqueues"), err: "you may not list LocalQueues in namespace ns: name another with -n", code: exit.Unseen},
+		"the cluster does not answer for it":   {cluster: kit.Forbidden("localqueues"), namespace: timeout, err: "reading LocalQueues: ", code: exit.Failed},
+		"Kueue's configuration is not":         {configMaps: kit.Forbidden("configmaps"), queues: []string{"ns", "other"}, unseen: []string{"configmaps"}},
+		"the cluster does not answer for that": {configMaps: timeout, err: "listing the ConfigMaps of namespace", code: exit.Failed},
+	}, func(t *testing.T, tc row) {
+		c := kit.Fake(cluster.Scheme(), ours, others).WithInterceptorFuncs(kit.Refusing(func(object any, key client.ObjectKey) error {
+			switch object.(type) {
+			case *corev1.ConfigMapList:
+				return tc.configMaps
+			case *kueue.LocalQueueList:
+				return map[string]error{"": tc.cluster, "ns": tc.namespace}[key.Namespace]
+			}
+			return nil
+		})).Build()
+		at, err := read(t.Context(), c, "ns")
+		expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
+		if tc.err != "" {
+			expect.Says(t, err, tc.err)
+			return
+		}
+		expect.Same(t, "Unexpected namespaces", tc.queues, kueuelib.Map(at.LocalQueues, func(q *kueue.LocalQueue) string { return q.Namespace }))
+		expect.Same(t, "Unexpected kinds", tc.unseen, at.Inventory.Unseen)
+	})
 }
 
 // Pods take room below topologies alone, and a cluster has many.

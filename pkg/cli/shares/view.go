@@ -34,6 +34,8 @@ type View struct {
 	Waiting []Waiting `json:"waiting"`
 	// Note is what the order of those who wait leaves out.
 	Note string `json:"note,omitempty"`
+	// Unseen are the kinds that the user may not list.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Queue is a quota of a ClusterQueue.
@@ -78,7 +80,7 @@ type Used struct {
 }
 
 func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
-	v := &View{Queues: []Queue{}, Waiting: []Waiting{}, Consumed: consumed(at.LocalQueues)}
+	v := &View{Queues: []Queue{}, Waiting: []Waiting{}, Consumed: consumed(at.LocalQueues), Unseen: at.Inventory.Unseen}
 	if len(at.UnseenQueues()) > 0 {
 		v.Used, v.Waiting = used(at.LocalQueues), ofNamespace(at)
 		return v, nil
@@ -108,13 +110,16 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 	return v, err
 }
 
-// note says where Kueue has no order of all who wait: it goes by shares, or by what was consumed, which change with each start.
+// note says where Kueue has no order of all who wait: it goes by shares, or by what was consumed, which change with each start;
+// or where its configuration does not tell.
 func note(at *outlook.Outlook, waiting []Waiting) string {
-	if at.Kueue == nil || !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Place > 0 && !w.StartsNow && !w.GetsQuota }) {
+	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Place > 0 && !w.StartsNow && !w.GetsQuota }) {
 		return ""
 	}
 	holds, decides := "ClusterQueue", "shares"
 	switch {
+	case at.Kueue == nil:
+		return "Kueue's configuration is not seen: the order is that without fair sharing; an admin sees whether Kueue shares fairly."
 	case at.Kueue.AdmissionFairSharing != nil:
 		holds, decides = "LocalQueue", "shares and what was consumed"
 	case at.Kueue.FairSharing == nil:

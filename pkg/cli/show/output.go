@@ -28,6 +28,9 @@ func ForMachines(format string) bool {
 	return format == JSON || format == YAML || strings.HasPrefix(format, JSONPath)
 }
 
+// CSV and SVG are formats of tables and of pictures.
+const CSV, SVG = "csv", "svg"
+
 // checkFormat refuses a value of -o that is neither empty nor one of those known.
 func checkFormat(format string, known []string) error {
 	switch {

@@ -39,9 +39,9 @@ const mostErrors = 10
 // readArrivals reads jobs that come: when, as a time after the begin such as 90m, or as an RFC 3339 time, of
 // which the earliest is the begin; to which LocalQueue, as namespace/name; with how many GPUs; and for how long.
 func readArrivals(data []byte, path string, at *outlook.Outlook) ([]forecast.Job, error) {
-	rows, err := rowsOf(data)
+	rows, err := rowsOf(path, data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	if len(rows) > 0 && rows[0].line == 1 && slices.Contains(rows[0].fields, fields[0]) {
 		if columns := rows[0].fields; len(columns) > len(fields) || !slices.Equal(columns, fields[:len(columns)]) {
@@ -49,12 +49,11 @@ func readArrivals(data []byte, path string, at *outlook.Outlook) ([]forecast.Job
 		}
 		rows = rows[1:]
 	}
-	a := &arrivals{path: path, at: at, first: earliest(rows)}
+	first := earliest(rows)
 	var jobs []forecast.Job
 	var all []error
 	for _, r := range rows {
-		a.line = r.line
-		job, err := a.job(r.fields, len(jobs))
+		job, err := r.job(at, first, len(jobs))
 		if err == nil {
 			jobs = append(jobs, job)
 			continue
@@ -68,11 +67,12 @@ func readArrivals(data []byte, path string, at *outlook.Outlook) ([]forecast.Job
 }
 
 type row struct {
+	path   string
 	line   int
 	fields []string
 }
 
-func rowsOf(data []byte) (rows []row, err error) {
+func rowsOf(path string, data []byte) (rows []row, err error) {
 	reader := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff")))) // Some spreadsheets begin a file with it.
 	reader.FieldsPerRecord, reader.TrimLeadingSpace = -1, true
 	for {
@@ -81,10 +81,10 @@ func rowsOf(data []byte) (rows []row, err error) {
 			return rows, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		line, _ := reader.FieldPos(0)
-		rows = append(rows, row{line, record})
+		rows = append(rows, row{path, line, record})
 	}
 }
 
@@ -98,65 +98,56 @@ func earliest(rows []row) (first time.Time) {
 	return first
 }
 
-type arrivals struct {
-	path string
-	line int
-	at   *outlook.Outlook
-	// first is the RFC 3339 time that is the begin.
-	first time.Time
+func (r *row) wrong(field int, text string) error {
+	return fmt.Errorf("%s:%d: %s: %q %s", r.path, r.line, fields[field], r.fields[field], text)
 }
 
-func (a *arrivals) wrong(field int, text string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s: %s", a.path, a.line, fields[field], fmt.Sprintf(text, args...))
-}
-
-func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
-	var job forecast.Job
-	if len(record) < 4 || len(record) > len(fields) {
-		return job, fmt.Errorf("%s:%d: there are %d fields, and not %s", a.path, a.line, len(record), strings.Join(fields[:4], ","))
+func (r *row) job(at *outlook.Outlook, first time.Time, serial int) (job forecast.Job, err error) {
+	if len(r.fields) < 4 || len(r.fields) > len(fields) {
+		return job, fmt.Errorf("%s:%d: there are %d fields, and not %s", r.path, r.line, len(r.fields), strings.Join(fields[:4], ","))
 	}
-	at, err := a.time(record[0])
-	if err != nil {
+	if job.Arrives, err = r.arrives(at.Now, first); err != nil {
 		return job, err
 	}
-	namespace, name, _ := strings.Cut(record[1], "/")
-	queue := a.at.LocalQueue(namespace, kueue.LocalQueueName(name))
+	// No two come at the same time: the order of the file is that of a queue.
+	job.Arrives = job.Arrives.Add(time.Duration(serial))
+	namespace, name, _ := strings.Cut(r.fields[1], "/")
+	queue := at.LocalQueue(namespace, kueue.LocalQueueName(name))
 	if queue == nil {
-		return job, a.wrong(1, "there is no LocalQueue %q: write it as namespace/name", record[1])
+		return job, fmt.Errorf("%s:%d: queue: there is no LocalQueue %q: write it as namespace/name", r.path, r.line, r.fields[1])
 	}
-	gpus, err := strconv.ParseInt(record[2], 10, 32)
+	gpus, err := strconv.ParseInt(r.fields[2], 10, 32)
 	if err != nil || gpus < 1 {
-		return job, a.wrong(2, "%q is no number of GPUs", record[2])
+		return job, r.wrong(2, "is no number of GPUs")
 	}
-	runs, err := time.ParseDuration(record[3])
-	if err != nil || runs <= 0 {
-		return job, a.wrong(3, "%q is no time like 90m or 4h", record[3])
+	if job.Runs, err = time.ParseDuration(r.fields[3]); err != nil || job.Runs <= 0 {
+		return job, r.wrong(3, "is no time like 90m or 4h")
 	}
 	priority := int64(0)
-	if len(record) > 4 {
-		if priority, err = strconv.ParseInt(record[4], 10, 32); err != nil {
-			return job, a.wrong(4, "%q is no priority", record[4])
+	if len(r.fields) > 4 {
+		if priority, err = strconv.ParseInt(r.fields[4], 10, 32); err != nil {
+			return job, r.wrong(4, "is no priority")
 		}
 	}
-	// No two come at the same time: the order of the file is that of a queue.
-	at = at.Add(time.Duration(serial))
-	wl := workloadOf(queue, a.line, int32(gpus), int32(priority), at)
-	podset.AddTolerations(wl.Spec.PodSets, cluster.WithDefaults(a.at.Manager).TolerationRules)
-	return forecast.Job{Workload: wl, Arrives: at, Runs: runs}, nil
+	job.Workload = workloadOf(queue, r.line, int32(gpus), int32(priority), job.Arrives)
+	podset.AddTolerations(job.Workload.Spec.PodSets, cluster.WithDefaults(at.Manager).TolerationRules)
+	return job, nil
 }
 
-func (a *arrivals) time(text string) (time.Time, error) {
-	if after, err := time.ParseDuration(text); err == nil {
-		if after < 0 {
-			return a.at.Now, a.wrong(0, "%q is before the begin", text)
-		}
-		return a.at.Now.Add(after), nil
+// arrives is after the begin, which is the first of the RFC 3339 times.
+func (r *row) arrives(begin, first time.Time) (time.Time, error) {
+	after, err := time.ParseDuration(r.fields[0])
+	if err == nil && after < 0 {
+		return begin, r.wrong(0, "is before the begin")
 	}
-	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, a.wrong(0, "%q is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z", text)
+		at, err := time.Parse(time.RFC3339, r.fields[0])
+		if err != nil {
+			return begin, r.wrong(0, "is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z")
+		}
+		after = at.Sub(first)
 	}
-	return a.at.Now.Add(at.Sub(a.first)), nil
+	return begin.Add(after), nil
 }
 
 // workloadOf spreads GPUs over as few pods as hold them, some of which may have one more than others.

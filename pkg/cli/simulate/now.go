@@ -77,7 +77,6 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 	return table.Print(o.streams.Out, show.Painter(o.streams.Out))
 }
 
-// advise looks for sets of others without which a job gets quota at once.
 func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error) {
 	advice := Advice{Job: job, Ways: []Way{}}
 	target, err := waiting(at, job)

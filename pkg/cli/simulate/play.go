@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -42,9 +43,7 @@ func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Compari
 	if err != nil {
 		return c, err
 	}
-	for _, remark := range after.remarks() {
-		o.warn("%s", remark)
-	}
+	after.tellNodes(o.warn)
 	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
 		return c, err
 	}
@@ -70,8 +69,9 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if err != nil {
 		return Result{}, err
 	}
-	if late := countLate(come, q.Begin.Add(q.Horizon)); late > 0 {
-		o.warn("%d of %s in --arrivals after the horizon of %s: --horizon takes a longer one", late, show.Count(len(come), "row"), outlook.Roughly(int64(o.horizon.Seconds())))
+	end := q.Begin.Add(q.Horizon)
+	if late := kueuelib.Pick(come, func(job *forecast.Job) bool { return job.Arrives.After(end) }); len(late) > 0 {
+		o.warn("%d of %s in --arrivals after the horizon of %s: --horizon takes a longer one", len(late), show.Count(len(come), "row"), outlook.Roughly(int64(o.horizon.Seconds())))
 	}
 	jobs, known := slices.Concat(drawn, more, come), namesOf(slices.Concat(drawn[:len(q.Entrants)], more, come))
 	o.tellUnknown(jobs, known)
@@ -88,32 +88,20 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if err != nil {
 		return Result{}, err
 	}
-	waiting := counter.waiting()
-	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, jobs, waiting), o.tellNever(ctx, q, jobs, waiting, known))
-}
-
-func countLate(jobs []forecast.Job, end time.Time) (late int) {
-	for n := range jobs {
-		if jobs[n].Arrives.After(end) {
-			late++
-		}
-	}
-	return late
+	waiting := counter.waiting(jobs)
+	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, waiting), o.tellNever(ctx, q, waiting, known))
 }
 
 // tellInactive warns of ClusterQueues that admit nobody, where somebody waits.
-func (o *options) tellInactive(ctx context.Context, world *scheduler.World, jobs []forecast.Job, waiting sets.Set[client.ObjectKey]) error {
+func (o *options) tellInactive(ctx context.Context, world *scheduler.World, waiting []forecast.Job) error {
 	inactive, err := world.Inactive(ctx)
 	if err != nil {
 		return err
 	}
-	for _, job := range jobs {
+	for _, job := range waiting {
 		queue := inventory.Find(world.LocalQueues, job.Workload.Namespace, string(job.Workload.Spec.QueueName))
-		if queue == nil || !waiting.Has(client.ObjectKeyFromObject(job.Workload)) {
-			continue
-		}
-		if why := inactive[queue.Spec.ClusterQueue]; why != "" {
-			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, why)
+		if queue != nil && inactive[queue.Spec.ClusterQueue] != "" {
+			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, inactive[queue.Spec.ClusterQueue])
 		}
 	}
 	return nil
@@ -134,17 +122,12 @@ func (o *options) tooYoung(at *outlook.Outlook) bool {
 
 // refuseUnknown refuses to draw from those of whom most would run to the end: all who come later would wait for them.
 func refuseUnknown(came []forecast.Arrival) error {
-	unknown := 0
-	for _, e := range came {
-		if e.Running.Source == forecast.Unknown {
-			unknown++
-		}
-	}
-	if 2*unknown <= len(came) {
+	unknown := kueuelib.Pick(came, func(a *forecast.Arrival) bool { return a.Running.Source == forecast.Unknown })
+	if 2*len(unknown) <= len(came) {
 		return nil
 	}
 	return fmt.Errorf("nothing is known of how long %d of %s run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
-		unknown, show.Count(len(came), "job"))
+		len(unknown), show.Count(len(came), "job"))
 }
 
 // names are of the jobs that somebody knows: those that are there, those of --job, and the lines of a CSV. Others are of the play alone.
@@ -173,16 +156,13 @@ func (n names) among(some sets.Set[client.ObjectKey]) string {
 }
 
 // tellNever warns of jobs that wait at the end, and would if nobody else was there.
-func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []forecast.Job, waiting sets.Set[client.ObjectKey], known names) error {
+func (o *options) tellNever(ctx context.Context, q *forecast.Question, waiting []forecast.Job, known names) error {
 	alone := *q
 	alone.Entrants, alone.Time, alone.Checks = nil, 0, 0
 	alike := map[string][]client.ObjectKey{} // Of those that ask alike, the first is tried.
 	try := map[client.ObjectKey]bool{}
-	for _, job := range jobs {
+	for _, job := range waiting {
 		key := client.ObjectKeyFromObject(job.Workload)
-		if !waiting.Has(key) {
-			continue
-		}
 		asks := dump.ForHash([]any{key.Namespace, job.Workload.Spec.QueueName, job.Workload.Spec.PodSets})
 		if alike[asks] = append(alike[asks], key); len(alike[asks]) == 1 {
 			try[key] = true
@@ -218,17 +198,14 @@ func (o *options) keepComing(q *forecast.Question) {
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
 func (o *options) tellUnknown(jobs []forecast.Job, known names) {
 	unknown := sets.New[client.ObjectKey]()
-	for _, job := range jobs {
-		if job.Runs == 0 {
-			unknown.Insert(client.ObjectKeyFromObject(job.Workload))
-		}
+	for _, job := range kueuelib.Pick(jobs, func(job *forecast.Job) bool { return job.Runs == 0 }) {
+		unknown.Insert(client.ObjectKeyFromObject(job.Workload))
 	}
 	if len(unknown) > 0 {
 		o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), known.among(unknown))
 	}
 }
 
-// comingJobs reads the Workloads of --job.
 func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 	namespace, err := o.flags.InNamespace(false)
 	if err != nil {

@@ -22,9 +22,9 @@ func (o *options) print(c Comparison) error {
 	switch {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, c)
-	case o.output == formatCSV:
+	case o.output == show.CSV:
 		return writeCSV(o.streams.Out, c)
-	case o.output == formatSVG:
+	case o.output == show.SVG:
 		return writeSVG(o.streams.Out, c)
 	}
 	if err := printTables(o.streams.Out, show.Painter(o.streams.Out), c); err != nil {
@@ -62,7 +62,6 @@ func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	return totals.Print(out, paint)
 }
 
-// both is a value before the changes, and after them.
 func (c *Comparison) both(before, after any) string {
 	if c.After == nil {
 		return fmt.Sprint(before)
@@ -82,7 +81,6 @@ func writeCSV(out io.Writer, c Comparison) error {
 	return csv.NewWriter(out).WriteAll(records)
 }
 
-// plays are those that there are, by their names.
 func (c *Comparison) plays() iter.Seq2[string, *Result] {
 	return func(yield func(string, *Result) bool) {
 		if yield("before", &c.Before) && c.After != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -72,7 +71,6 @@ type counted struct {
 	gpus map[string]int64
 }
 
-// newCounter begins with all that are there, or come.
 func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
 	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}, leftOut: sets.New[client.ObjectKey]()}
 	c.result.Waits, c.result.Used = []Waits{}, []Usage{} // Scripts expect lists.
@@ -93,11 +91,11 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 
 // runsSince is since when a Workload has run; now for one that does not, or by a clock that is ahead of this one.
 func runsSince(wl *kueue.Workload, now time.Time) time.Time {
-	admitted := state.True(wl, kueue.WorkloadAdmitted)
-	if admitted == nil || admitted.LastTransitionTime.After(now) {
+	admitted := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted.IsZero() || admitted.After(now) {
 		return now
 	}
-	return admitted.LastTransitionTime.Time
+	return admitted
 }
 
 func (c *counter) tell(e forecast.Event) {
@@ -138,15 +136,11 @@ func (c *counter) stop(job *counted, at time.Time) {
 	job.gpus = nil
 }
 
-// waiting are those that have come and have not started.
-func (c *counter) waiting() sets.Set[client.ObjectKey] {
-	all := sets.New[client.ObjectKey]()
-	for key, job := range c.jobs {
-		if !job.started && !job.came.After(c.begin.Add(c.horizon)) {
-			all.Insert(key)
-		}
-	}
-	return all
+func (c *counter) waiting(jobs []forecast.Job) []forecast.Job {
+	return kueuelib.Pick(jobs, func(job *forecast.Job) bool {
+		counted := c.jobs[client.ObjectKeyFromObject(job.Workload)]
+		return counted != nil && !counted.started && !counted.came.After(c.begin.Add(c.horizon))
+	})
 }
 
 func (c *counter) end() Result {
@@ -158,11 +152,12 @@ func (c *counter) end() Result {
 		if job.queue == "" || job.came.After(end) {
 			continue
 		}
+		if !job.started {
+			job.waited = end.Sub(job.came).Round(time.Second)
+		}
 		for _, group := range [][2]string{{}, {job.queue, ""}, {job.queue, job.size}} {
-			if job.started {
-				waits[group] = append(waits[group], job.waited)
-			} else {
-				waits[group] = append(waits[group], end.Sub(job.came).Round(time.Second))
+			waits[group] = append(waits[group], job.waited)
+			if !job.started {
 				waiting[group]++
 			}
 		}
@@ -187,7 +182,6 @@ func (c *counter) end() Result {
 
 func compareGroups(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
 
-// sizes are the sizes that waits are told by.
 var sizes = []struct {
 	most int64
 	name string
@@ -203,7 +197,6 @@ func sizeOf(wl *kueue.Workload) string {
 	return "65+ GPUs"
 }
 
-// gpusOf are the GPUs that a Workload has of each flavor.
 func gpusOf(wl *kueue.Workload) map[string]int64 {
 	all := map[string]int64{}
 	for of, amount := range kueuelib.Holds(wl) {

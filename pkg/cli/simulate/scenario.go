@@ -90,7 +90,6 @@ func (s *Scenario) check() error {
 	return all
 }
 
-// oneOf wants a value that an enum has.
 func oneOf[T ~string](field string, value T, enum ...T) error {
 	if slices.Contains(enum, value) {
 		return nil
@@ -141,33 +140,25 @@ type changed struct {
 	idle  []string
 }
 
-// apply changes a copy of what a cluster has.
 func (s *Scenario) apply(before *outlook.Outlook) (*changed, error) {
 	after, i := *before, *before.Inventory
 	after.Inventory = &i
 	i.Nodes, i.Workloads = slices.Clone(i.Nodes), slices.Clone(i.Workloads)
-	i.ClusterQueues = make([]kueue.ClusterQueue, len(before.ClusterQueues))
-	for n := range before.ClusterQueues {
-		before.ClusterQueues[n].DeepCopyInto(&i.ClusterQueues[n])
-	}
+	i.ClusterQueues = kueuelib.Map(i.ClusterQueues, func(cq *kueue.ClusterQueue) kueue.ClusterQueue { return *cq.DeepCopy() })
 	if s.FairSharing != nil {
 		kueueConfig := ptr.Deref(before.Kueue, configapi.Configuration{})
 		kueueConfig.FairSharing = s.FairSharing
 		after.Kueue = &kueueConfig
 	}
-	c := &changed{Outlook: &after, stops: sets.New[string]()}
-	return c, errors.Join(s.applyLists(c), preempt(&i, s.Preemption))
-}
-
-func (s *Scenario) applyLists(c *changed) error {
+	c, failed := &changed{Outlook: &after, stops: sets.New[string]()}, preempt(&i, s.Preemption)
 	for _, l := range s.lists() {
 		for n, text := range *l.texts {
 			if err := l.apply(c, text); err != nil {
-				return fmt.Errorf("%s[%d] %q: %w", l.field, n, text, err)
+				return nil, errors.Join(fmt.Errorf("%s[%d] %q: %w", l.field, n, text, err), failed)
 			}
 		}
 	}
-	return nil
+	return c, failed
 }
 
 // drain takes a node away, and evicts who has a place on it.
@@ -194,15 +185,14 @@ func drain(c *changed, name string) error {
 	return nil
 }
 
-// remarks are what nodes that go or come do beside making room, or do not do.
-func (c *changed) remarks() (all []string) {
+// tellNodes tells what nodes that go or come do beside making room, or do not do.
+func (c *changed) tellNodes(warn func(string, ...any)) {
 	if len(c.stops) > 0 {
-		all = append(all, fmt.Sprintf("drained nodes have %s start over, %s among them", show.Count(len(c.stops), "job"), sets.List(c.stops)[0]))
+		warn("drained nodes have %s start over, %s among them", show.Count(len(c.stops), "job"), sets.List(c.stops)[0])
 	}
 	if len(c.idle) > 0 {
-		all = append(all, fmt.Sprintf("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(c.idle, " and ")))
+		warn("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(c.idle, " and "))
 	}
-	return all
 }
 
 func preempt(i *inventory.Inventory, policies map[string]kueue.ClusterQueuePreemption) error {
@@ -278,13 +268,12 @@ func addNodes(c *changed, what, value string) error {
 	if flavor.Spec.TopologyName == nil {
 		c.idle = append(c.idle, "more nodes of flavor "+what)
 	}
-	like := nodes[ready].DeepCopy()
 	for n := 0; count > 0; n++ {
 		name := fmt.Sprintf("added-%s-%d", what, n)
 		if inventory.Find(c.Nodes, "", name) != nil {
 			continue // Of an earlier --add-nodes.
 		}
-		node := like.DeepCopy()
+		node := nodes[ready].DeepCopy()
 		node.Name = name
 		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelHostname, name)
 		c.Nodes = append(c.Nodes, *node)

@@ -59,12 +59,6 @@ const example = `  # Would more quota shorten the waits?
   # Who would have to go for this job to get quota now?
   kubectl trainjob simulate --for team-a/llm --now`
 
-// The formats beside the tables.
-const (
-	formatCSV = "csv"
-	formatSVG = "svg"
-)
-
 type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
@@ -108,7 +102,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	f.StringVar(&o.job, "for", "", "NAMESPACE/JOB that waits, with --now")
 	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would get quota at once")
 	cmd.MarkFlagsRequiredTogether("for", "now")
-	show.OutputFlag(cmd, &o.output, show.JSON, formatCSV, formatSVG)
+	show.OutputFlag(cmd, &o.output, show.JSON, show.CSV, show.SVG)
 	return cmd
 }
 
@@ -187,7 +181,6 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 	return readCluster(ctx, c, namespace, o.warn)
 }
 
-// warn prints a warning once.
 func (o *options) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !o.warned.Has(text) {
 		o.warned.Insert(text)

@@ -400,7 +400,6 @@ func TestSamplesOfThePage(t *testing.T) {
 	expect.That(t, strings.Contains(page, "\n"+got+"```"), "the page does not show:\n%s", got)
 }
 
-// TestCommand has the command say all of this.
 func TestCommand(t *testing.T) {
 	const (
 		taint   = "metadata: {name: h100}\nspec: {nodeTaints: [{key: %s, value: present, effect: NoSchedule}]}"

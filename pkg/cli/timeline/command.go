@@ -6,12 +6,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
@@ -20,8 +22,9 @@ const long = `Tell every step of a TrainJob from created to finished: when, who 
 went.
 
 Steps come from conditions, events and the managers of fields of the TrainJob, its Workloads,
-JobSet, Jobs and pods. Events are kept for an hour: of what is older, conditions tell the last
-time only. Times without a fraction are to the second.
+JobSet, Jobs and pods. Of a kind that you may not list they are missing: a line on standard error
+names it, and the exit code is 4. Events are kept for an hour: of what is older, conditions tell
+the last time only. Times without a fraction are to the second.
 
 Steps of a job that MultiKueue runs in another cluster are taken from there, too, where a
 context of the kubeconfig is named like that cluster, or --worker-context says which one leads
@@ -35,8 +38,6 @@ const example = `  # The steps, and where the time went
 
   # For scripts
   kubectl trainjob timeline llm -n team-a -o json`
-
-const svg = "svg"
 
 type options struct {
 	flags   cluster.Flags
@@ -61,7 +62,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		ValidArgsFunction: cluster.CompleteTrainJobs(flags, 1),
 	}
 	o.workers.AddTo(cmd)
-	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, svg)
+	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, show.SVG)
 	return cmd
 }
 
@@ -80,27 +81,33 @@ func (o *options) run(ctx context.Context, name string) error {
 	}
 	facts := factsOf(s, job, job.CreationTimestamp.Time, nil)
 	lookInto(ctx, o.workers, facts)
-	o.tellUnseen(facts)
+	unseen := o.tellUnseen(facts)
 	t := Of(facts)
 	switch {
-	case o.output == svg:
-		return writeSVG(o.streams.Out, &t, facts.Now)
+	case o.output == show.SVG:
+		err = writeSVG(o.streams.Out, &t, facts.Now)
 	case show.ForMachines(o.output):
-		return show.Encode(o.streams.Out, o.output, t)
+		err = show.Encode(o.streams.Out, o.output, t)
+	default:
+		err = o.print(&t)
 	}
-	return o.print(&t)
+	return cmp.Or(err, unseen)
 }
 
-// tellUnseen tells why steps are missing.
-func (o *options) tellUnseen(f *Facts) {
+// tellUnseen returns the error of a timeline that lacks steps for the want of a right.
+func (o *options) tellUnseen(f *Facts) error {
 	for _, kind := range f.Unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)
+		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for ClusterRole kueue-trainer-user\n", kind)
 	}
 	for i := range f.Copies {
 		if c := &f.Copies[i]; c.Problem != "" {
 			fmt.Fprintf(o.streams.ErrOut, "note: the steps in worker cluster %s are missing: %s\n", c.Cluster, c.Problem)
 		}
 	}
+	if len(f.Unseen) == 0 {
+		return nil
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("not all of it is known: you may not list %s", strings.Join(f.Unseen, ", ")))
 }
 
 // shown is how much of a step's text is shown; -o json has all of it.

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -62,15 +64,12 @@ func (f *Facts) pickEvents(all []corev1.Event, begun time.Time, copied *kueue.Wo
 			names["Workload/"+workload] = true
 		}
 	}
-	for i := range all {
-		e := &all[i]
+	f.Events = kueuelib.Pick(all, func(e *corev1.Event) bool {
 		ours := names[e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name] || e.InvolvedObject.Kind == "Pod" && jobOf(f, e.InvolvedObject.Name) != ""
 		// Whoever may create events may give them any time.
 		at := firstTime(e)
-		if ours && !at.Truncate(time.Second).Before(begun) && !at.After(f.Now.Add(time.Minute)) {
-			f.Events = append(f.Events, *e)
-		}
-	}
+		return ours && !at.Truncate(time.Second).Before(begun) && !at.After(f.Now.Add(time.Minute))
+	})
 }
 
 // lookInto reads what was made of a job in the workers that MultiKueue gave it to. What is wrong
@@ -119,8 +118,7 @@ func givenTo(events []corev1.Event, assigned string) []string {
 	return names
 }
 
-// loadCopy reads all that there is about the copy of a job in a worker. Of one that is gone, events
-// tell.
+// loadCopy reads all that there is about the copy of a job in a worker. Of one that is gone, events tell.
 func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueue.Workload, name string) (*Facts, error) {
 	worker, c, err := workers.Enter(name)
 	if err != nil {
@@ -171,7 +169,6 @@ var milestonesThere = map[milestone]milestone{
 	quotaFree: noted, waiting: noted, held: copied, unheld: copied, activated: noted,
 }
 
-// stepsThere are those in the workers.
 func stepsThere(f *Facts) []Step {
 	var all []Step
 	for _, there := range f.Copies {
@@ -187,9 +184,7 @@ func stepsThere(f *Facts) []Step {
 				// It says so of one that was made suspended, too.
 				s.milestone = copySuspended
 			}
-			if stands, differs := milestonesThere[s.milestone]; differs {
-				s.milestone = stands
-			}
+			s.milestone = cmp.Or(milestonesThere[s.milestone], s.milestone)
 			all = append(all, s)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -60,13 +61,9 @@ func podSteps(f *Facts) []Step {
 
 // run counts the starts before a time: pods of a former run are others.
 func run(f *Facts, at time.Time) int {
-	n := 0
-	for i := range f.Events {
-		if e := &f.Events[i]; e.Reason == jobevents.ReasonStarted && e.InvolvedObject.Kind == trainjob.GVK.Kind && firstTime(e).Before(at.Add(time.Second)) {
-			n++
-		}
-	}
-	return n
+	return len(kueuelib.Pick(f.Events, func(e *corev1.Event) bool {
+		return e.Reason == jobevents.ReasonStarted && e.InvolvedObject.Kind == trainjob.GVK.Kind && firstTime(e).Before(at.Add(time.Second))
+	}))
 }
 
 // groupSteps are no milestones where the pods take the place of others.
@@ -147,8 +144,7 @@ func podsOf(f *Facts) []podTimes {
 	return pods
 }
 
-// note takes the time of an event where the pod does not tell as much: to the second, and an
-// event of that second is better.
+// note takes the time of an event where the pod does not tell as much: to the second, and an event of that second is better.
 func (p *podTimes) note(m milestone, e *corev1.Event) {
 	told := firstTime(e)
 	if at := p.at[m]; at.IsZero() || exact(told) && told.Truncate(time.Second).Equal(at) {

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -77,9 +78,7 @@ func parts(steps []Step, now time.Time) []part {
 			now = s.Time
 			break
 		}
-		if now, changes := idles[s.milestone]; changes {
-			idle = now
-		}
+		idle = cmp.Or(idles[s.milestone], idle)
 		out = next(out, s, idle)
 	}
 	if last := len(out) - 1; last >= 0 {

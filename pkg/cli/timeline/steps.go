@@ -128,7 +128,6 @@ func controller(manager string) bool {
 	return strings.HasPrefix(manager, "kueue") || strings.HasPrefix(manager, "trainer") || manager == "manager"
 }
 
-// conditionSteps are what conditions of Workloads tell when they are true.
 var conditionSteps = map[string]Step{
 	kueue.WorkloadQuotaReserved: {Actor: Kueue, Step: "reserved quota", milestone: quota},
 	kueue.WorkloadAdmitted:      {Actor: Kueue, Step: "admitted it", milestone: admitted},
@@ -198,22 +197,17 @@ var waits = []string{
 	kueue.WorkloadQuotaReservedReasonPendingEvaluation, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended,
 }
 
-// milestoneOf returns the milestone that an event tells of, or noted.
 func milestoneOf(e *corev1.Event) milestone {
 	kind := e.InvolvedObject.Kind
-	m, known := eventMilestones[kind+"/"+e.Reason]
 	switch {
-	case known:
-		return m
 	case kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo"):
 		return evictedBy(strings.TrimPrefix(e.Reason, "EvictedDueTo"))
 	case kind == "Workload" && slices.Contains(waits, e.Reason):
 		return waiting
 	}
-	return noted
+	return cmp.Or(eventMilestones[kind+"/"+e.Reason], noted)
 }
 
-// evictedBy is the milestone of an eviction for Kueue's reason.
 func evictedBy(reason string) milestone {
 	if strings.HasPrefix(reason, kueue.WorkloadDeactivated) {
 		return deactivated
@@ -261,7 +255,6 @@ func seen(s Step, last time.Time) []Step {
 	return []Step{s, again}
 }
 
-// workloadMade returns the Workload whose making an event tells of.
 func workloadMade(e *corev1.Event, namespace string) (name string, made bool) {
 	return strings.CutPrefix(e.Message, "Created Workload: "+namespace+"/")
 }

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -29,7 +30,6 @@ var colours = map[Phase]string{
 	WaitingForPods: "#2186eb", Started: "#7fcfae", Running: "#3ebd93", Stopping: "#e66a6a", Held: "#b8c4ce", Deactivated: "#627d98",
 }
 
-// picture is the elements of an SVG, one after the other.
 type picture struct{ strings.Builder }
 
 // rect and circle show their title where the pointer is; text is shown as it is.
@@ -52,8 +52,7 @@ func escaped(text string) string {
 	return out.String()
 }
 
-// writeSVG draws a lane for each actor and, above them, where the time went. Titles tell the
-// rest where the pointer is.
+// writeSVG draws a lane for each actor and, above them, where the time went. Titles tell the rest where the pointer is.
 func writeSVG(out io.Writer, t *Timeline, now time.Time) error {
 	s, p := newScale(t, now), &picture{}
 	lanes := slices.DeleteFunc(slices.Clone(actors), func(a Actor) bool {
@@ -95,7 +94,6 @@ func (p *picture) marks(s scale, step *Step, y float64) {
 	p.circle(s.x(step.Time), y, title)
 }
 
-// scale brings times to places.
 type scale struct {
 	from  time.Time
 	total time.Duration
@@ -108,10 +106,7 @@ func newScale(t *Timeline, now time.Time) scale {
 		last = s.from
 	}
 	for _, step := range t.Steps {
-		last = later(last, step.Time)
-		if step.Until != nil {
-			last = later(last, *step.Until)
-		}
+		last = later(last, *cmp.Or(step.Until, &step.Time))
 	}
 	s.total = last.Sub(s.from).Round(time.Millisecond)
 	return s

@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Timeline is what the command tells. Its JSON is for scripts: names stay, new ones may come.
@@ -75,8 +77,7 @@ func (s *Step) where() string {
 	return s.Object + " in cluster " + s.Cluster
 }
 
-// milestone is a step that something begins with. They are in the order in which they come
-// where the times do not tell.
+// milestone is a step that something begins with. They are in the order in which they come where the times do not tell.
 type milestone int
 
 const (
@@ -115,14 +116,8 @@ const (
 // inOrder brings steps in order. One whose time is to the second stands within that where the way that it is a part of is
 // kept best: behind what it follows from, and before what it leads to.
 func inOrder(steps []Step) []Step {
-	var out, coarse []Step
-	for _, s := range steps {
-		if exact(s.Time) {
-			out = append(out, s)
-		} else {
-			coarse = append(coarse, s)
-		}
-	}
+	out := kueuelib.Pick(steps, func(s *Step) bool { return exact(s.Time) })
+	coarse := kueuelib.Pick(steps, func(s *Step) bool { return !exact(s.Time) })
 	slices.SortStableFunc(out, func(a, b Step) int { return a.Time.Compare(b.Time) })
 	slices.SortStableFunc(coarse, func(a, b Step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.milestone, b.milestone)) })
 	for _, s := range coarse {
@@ -170,17 +165,11 @@ const alike = 2 * time.Second
 
 // once leaves out what a condition tells that an event has told more exactly.
 func once(steps []Step) []Step {
-	var out []Step
-	for i := range steps {
-		s := &steps[i]
-		told := slices.ContainsFunc(steps, func(o Step) bool {
+	return kueuelib.Pick(steps, func(s *Step) bool {
+		return !slices.ContainsFunc(steps, func(o Step) bool {
 			return s.milestone != noted && o.milestone == s.milestone && o.Object == s.Object && exact(o.Time) && !exact(s.Time) && o.Time.Sub(s.Time).Abs() < alike
 		})
-		if !told {
-			out = append(out, *s)
-		}
-	}
-	return out
+	})
 }
 
 func exact(t time.Time) bool { return t.Nanosecond() != 0 }

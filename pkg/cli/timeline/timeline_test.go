@@ -17,11 +17,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -80,7 +82,6 @@ func lines(of Timeline) []string {
 	})
 }
 
-// spent are the seconds of each phase.
 func spent(of Timeline) map[Phase]int {
 	seconds := map[Phase]int{}
 	for _, span := range of.Spans {
@@ -89,7 +90,6 @@ func spent(of Timeline) map[Phase]int {
 	return seconds
 }
 
-// told counts the steps of a milestone by their cluster.
 func told(of Timeline, is milestone) map[string]int {
 	count := map[string]int{}
 	for _, s := range of.Steps {
@@ -466,4 +466,17 @@ func TestInOrderWithinASecond(t *testing.T) {
 		expect.Same(t, "Unexpected order", tc.Want, expect.Each(inOrder(steps), func(s Step) milestone { return s.milestone }))
 	})
 	expect.Same(t, "Unexpected time of what a clock that is behind notes", "0s", after(begin, begin.Add(-time.Millisecond)))
+}
+
+func TestUnseenSteps(t *testing.T) {
+	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+	o := &options{streams: streams}
+	expect.NoError(t, o.tellUnseen(&Facts{Copies: []Copy{{Worker: Worker{Cluster: "west", Problem: "no context"}}}}))
+	expect.Same(t, "Unexpected notes", "note: the steps in worker cluster west are missing: no context\n", errOut.String())
+	errOut.Reset()
+	err := o.tellUnseen(&Facts{Unseen: []string{"pods", "events"}})
+	expect.Says(t, err, "not all of it is known: you may not list pods, events")
+	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(err))
+	expect.Same(t, "Unexpected notes", "note: you may not list pods, so steps are missing; ask an admin for ClusterRole kueue-trainer-user\n"+
+		"note: you may not list events, so steps are missing; ask an admin for ClusterRole kueue-trainer-user\n", errOut.String())
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
@@ -26,14 +27,16 @@ import (
 type Bill struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster: what is 0 there is
-	// not known.
+	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster.
 	Source string `json:"source"`
 	By     string `json:"by"`
 	// Notes say what the bill does not have.
 	Notes []string `json:"notes,omitempty"`
 	Lines []Line   `json:"lines"`
 	Hints []Hint   `json:"hints,omitempty"`
+
+	// unseen is set where the user may not read the ledger, which has more.
+	unseen bool
 }
 
 // Line is what one of those that it is split by used of a resource.
@@ -46,16 +49,16 @@ type Line struct {
 	Resource     string `json:"resource"`
 	Unit         string `json:"unit"`
 
-	// Held is the sum of the three phases.
-	Held     float64 `json:"held"`
-	Waiting  float64 `json:"waiting"`
-	Running  float64 `json:"running"`
-	Stopping float64 `json:"stopping"`
+	// Held is the sum of the three phases. What is nil is not known.
+	Held     *float64 `json:"held,omitempty"`
+	Waiting  *float64 `json:"waiting,omitempty"`
+	Running  *float64 `json:"running,omitempty"`
+	Stopping *float64 `json:"stopping,omitempty"`
 	// The outcomes are those of runs that ended in the time.
-	Useful  float64 `json:"useful"`
-	Lost    float64 `json:"lost"`
-	Failed  float64 `json:"failed"`
-	Deleted float64 `json:"deleted"`
+	Useful  *float64 `json:"useful,omitempty"`
+	Lost    *float64 `json:"lost,omitempty"`
+	Failed  *float64 `json:"failed,omitempty"`
+	Deleted *float64 `json:"deleted,omitempty"`
 }
 
 // Where a bill is from.
@@ -74,10 +77,8 @@ const (
 
 var splits = []string{byQueue, byUser, byFlavor}
 
-// isBy reports whether a bill is split by something.
 func isBy(by, split string) bool { return slices.Contains(strings.Split(by, ","), split) }
 
-// key keeps of a series what the bill is split by.
 func key(s ledger.Series, by string) Line {
 	l := Line{Resource: s.Resource}
 	if isBy(by, byQueue) {
@@ -92,7 +93,18 @@ func key(s ledger.Series, by string) Line {
 	return l
 }
 
-// lines puts totals together.
+// sum makes the lines. Where all is known, what nothing tells of is 0.
+func (b *Bill) sum(totals []ledger.Total) {
+	b.Lines = lines(totals, b.By)
+	for i := range b.Lines {
+		for _, amount := range b.Lines[i].amounts() {
+			if *amount == nil && b.Source != fromWorkloads {
+				*amount = new(0.0)
+			}
+		}
+	}
+}
+
 func lines(totals []ledger.Total, by string) []Line {
 	sums := map[Line]*Line{}
 	for _, t := range totals {
@@ -102,33 +114,39 @@ func lines(totals []ledger.Total, by string) []Line {
 			line.Unit = unit(t.Resource)
 			sums[k] = &line
 		}
-		if amount := sums[k].amount(t.Is); amount != nil {
+		if amount := sums[k].amount(t.Is); amount != nil && t.Seconds > 0 {
 			seconds := float64(3600)
 			if quantity.InBytes(corev1.ResourceName(t.Resource)) {
 				seconds *= 1 << 30
 			}
-			*amount += t.Seconds / seconds
+			*amount = plus(*amount, t.Seconds/seconds)
 		}
 	}
 	out := make([]Line, 0, len(sums))
 	for _, line := range slices.SortedFunc(maps.Values(sums), func(a, b *Line) int { return slices.Compare(a.labels(), b.labels()) }) {
-		line.Held = line.Waiting + line.Running + line.Stopping
+		for _, phase := range []*float64{line.Waiting, line.Running, line.Stopping} {
+			if phase != nil {
+				line.Held = plus(line.Held, *phase)
+			}
+		}
 		out = append(out, *line)
 	}
 	return out
 }
 
+func plus(amount *float64, more float64) *float64 { return new(ptr.Deref(amount, 0) + more) }
+
 // amount is that of a phase or an outcome; nil of another release's.
-func (l *Line) amount(is string) *float64 {
-	return map[string]*float64{
+func (l *Line) amount(is string) **float64 {
+	return map[string]**float64{
 		metrics.PhaseWaiting: &l.Waiting, metrics.PhaseRunning: &l.Running, metrics.PhaseStopping: &l.Stopping,
 		metrics.OutcomeUseful: &l.Useful, metrics.OutcomeLost: &l.Lost, metrics.OutcomeFailed: &l.Failed, metrics.OutcomeDeleted: &l.Deleted,
 	}[is]
 }
 
 // amounts are those that are printed, under these names.
-func (l *Line) amounts() []float64 {
-	return []float64{l.Held, l.Waiting, l.Running, l.Stopping, l.Useful, l.Lost, l.Failed, l.Deleted}
+func (l *Line) amounts() []**float64 {
+	return []**float64{&l.Held, &l.Waiting, &l.Running, &l.Stopping, &l.Useful, &l.Lost, &l.Failed, &l.Deleted}
 }
 
 var amountNames = []string{"HELD", "WAITING", "RUNNING", "STOPPING", "USEFUL", "LOST", "FAILED", "DELETED"}
@@ -138,7 +156,6 @@ func (l *Line) labels() []string {
 	return []string{l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource}
 }
 
-// unit is what an amount of a resource is told in.
 func unit(resource string) string {
 	switch {
 	case strings.HasSuffix(resource, "/gpu"):
@@ -153,7 +170,6 @@ func unit(resource string) string {
 	return "hours"
 }
 
-// printTable prints a bill for eyes.
 func printTable(out io.Writer, paint show.Paint, b Bill) error {
 	if len(b.Lines) == 0 {
 		nothing, since := "Nothing was used", b.From.UTC().Format(time.RFC3339)
@@ -181,7 +197,7 @@ func tableOf(b Bill) *show.Table {
 			row = append(row, cmp.Or(label, show.None))
 		}
 		for _, amount := range l.amounts() {
-			row = append(row, b.cell(amount))
+			row = append(row, cell(*amount))
 		}
 		table.Row(row...)
 	}
@@ -195,26 +211,25 @@ func tableOf(b Bill) *show.Table {
 const least = 0.01
 
 // cell is an amount for eyes: what was used is not 0.
-func (b Bill) cell(hours float64) string {
+func cell(hours *float64) string {
 	switch {
-	case hours == 0 && b.Source == fromWorkloads:
+	case hours == nil:
 		return "?"
-	case hours > 0 && hours < least/2:
+	case *hours > 0 && *hours < least/2:
 		return fmt.Sprintf("<%.2f", least)
 	}
-	return strconv.FormatFloat(hours, 'f', 2, 64)
+	return strconv.FormatFloat(*hours, 'f', 2, 64)
 }
 
-// printCSV prints a bill for spreadsheets, amounts in full.
 func printCSV(out io.Writer, b Bill) error {
 	heading := []string{"FROM", "TO", "CLUSTERQUEUE", "NAMESPACE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}
 	rows := [][]string{append(heading, amountNames...)}
 	for _, l := range b.Lines {
 		row := slices.Concat([]string{b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339)}, l.labels(), []string{l.Unit})
 		for _, amount := range l.amounts() {
-			cell := strconv.FormatFloat(amount, 'f', -1, 64)
-			if amount == 0 && b.Source == fromWorkloads {
-				cell = "" // It is not known.
+			cell := "" // It is not known.
+			if *amount != nil {
+				cell = strconv.FormatFloat(**amount, 'f', -1, 64)
 			}
 			row = append(row, cell)
 		}

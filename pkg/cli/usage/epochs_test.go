@@ -13,7 +13,6 @@ import (
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// at returns a time some minutes after noon.
 func at(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 
 func sample(minutes int, value float64) model.SamplePair {

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -41,9 +42,9 @@ func readView(ctx context.Context, c client.Reader, namespace string) (*view, er
 	if err != nil {
 		return nil, err
 	}
-	v := &view{jobs: map[types.UID]*trainjob.TrainJob{}, children: map[types.NamespacedName][]batchv1.Job{}, there: map[types.UID]bool{}}
-	for i := range jobs {
-		v.jobs[jobs[i].UID] = &jobs[i]
+	v := &view{
+		jobs:     kueuelib.Index(jobs, func(job *trainjob.TrainJob) types.UID { return job.UID }),
+		children: map[types.NamespacedName][]batchv1.Job{}, there: map[types.UID]bool{},
 	}
 	var workloads kueue.WorkloadList
 	if err := c.List(ctx, &workloads, client.InNamespace(namespace)); err != nil {
@@ -82,11 +83,7 @@ func waitsForPods(ctx context.Context, c client.Reader, workloads []kueue.Worklo
 }
 
 func (v *view) readings() []ledger.Reading {
-	readings := make([]ledger.Reading, 0, len(v.workloads))
-	for i := range v.workloads {
-		readings = append(readings, ledger.Read(&v.workloads[i], v.facts(&v.workloads[i])))
-	}
-	return readings
+	return kueuelib.Map(v.workloads, func(wl *kueue.Workload) ledger.Reading { return ledger.Read(wl, v.facts(wl)) })
 }
 
 func (v *view) facts(wl *kueue.Workload) ledger.Facts {

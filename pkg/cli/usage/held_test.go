@@ -12,11 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -61,11 +62,13 @@ func TestBillOfCluster(t *testing.T) {
 		ofBob = " nvidia.com/gpu GPU-hours <0.01 0.00 <0.01 0.00 0.00 0.00 0.00 <0.01\n"
 	)
 	told := kit.ConfigMap(config.Namespace, cluster.ManagerConfigMap, cluster.ManagerConfigKey, "metrics: {userLabel: user}")
+	untold := kit.ConfigMap(config.Namespace, cluster.ManagerConfigMap, cluster.ManagerConfigKey, "{}")
 	type row struct {
 		options              options
 		namespace, want, err string
 		objects              []client.Object
 		forbidden            bool
+		code                 int
 		notes                []string
 	}
 	expect.Rows(t, map[string]row{
@@ -82,9 +85,15 @@ func TestBillOfCluster(t *testing.T) {
 		"of a part of the ledger's time": {objects: []client.Object{savedLedger(t)}, options: options{since: "1h"}, want: alone,
 			notes: []string{only, "the manager's ledger has totals since 2030-01-01T11:00:00Z, and not of a part of that time"}},
 		"without a ledger": {want: alone, notes: []string{only, "there is no ConfigMap kueue-trainer-system/kueue-trainer-ledger"}},
-		"without the right to read it": {objects: []client.Object{savedLedger(t)}, forbidden: true, want: alone,
+		"without the right to read it": {objects: []client.Object{savedLedger(t)}, forbidden: true, want: alone, code: exit.Unseen,
 			notes: []string{only, "you may not get ConfigMap kueue-trainer-system/kueue-trainer-ledger"}},
-		"by user without a label of users": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser}, err: "--user-label"},
+		"by user without a label of users": {objects: []client.Object{savedLedger(t), untold}, options: options{by: byUser}, code: exit.Failed,
+			err: "--user-label or in the manager's configuration (metrics.userLabel)"},
+		"by user without the right to read it": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser}, code: exit.Unseen,
+			err: "--by user: you may not get ConfigMap kueue-trainer-system/kueue-trainer-ledger, where the manager's ledger is, with the bill since it began: " +
+				"ask an admin for ClusterRole kueue-trainer-queues-viewer; or name the label"},
+		"by user of a label, without the right to read it": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser, userLabel: "user"},
+			notes: []string{only, "you may not get ConfigMap"}, want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n"},
 		"by user of a label": {objects: []client.Object{savedLedger(t), told}, options: options{by: byUser, userLabel: "user"}, notes: []string{only},
 			want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n"},
 	}, func(t *testing.T, tc row) {
@@ -105,12 +114,14 @@ func TestBillOfCluster(t *testing.T) {
 		totals, _, err := o.ofCluster(t.Context(), c, &bill)
 		if tc.err != "" {
 			expect.Says(t, err, tc.err)
+			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
 			return
 		}
 		expect.NoError(t, err)
-		bill.Lines = lines(totals, o.by)
-		var out strings.Builder
-		expect.NoError(t, printTable(&out, show.Paint{}, bill))
+		bill.sum(totals)
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		o.streams = streams
+		expect.Same(t, "Unexpected exit code", tc.code, exit.Code(o.print(bill)))
 		expect.Same(t, "Unexpected bill", tc.want, regexp.MustCompile(" +").ReplaceAllString(out.String(), " "))
 		for i, note := range bill.Notes {
 			expect.That(t, i < len(tc.notes) && strings.HasPrefix(note, tc.notes[i]), "Unexpected note %q", note)

@@ -13,7 +13,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -26,8 +25,7 @@ type Hint struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Evictions int32  `json:"evictions"`
-	// LostSeconds is what they cost, all together; at most so much where the job does not tell
-	// its progress.
+	// LostSeconds is what they cost, all together; at most so much where the job does not tell its progress.
 	LostSeconds  int64 `json:"lostSeconds"`
 	AtMost       bool  `json:"atMost,omitempty"`
 	GraceSeconds int64 `json:"graceSeconds"`
@@ -83,10 +81,9 @@ func doneSeconds(job *trainjob.TrainJob) (int64, bool) {
 	return int64(*status.EstimatedRemainingSeconds) * percent / (100 - percent), true
 }
 
-// ranNow returns how long the present run lasts.
 func ranNow(wl *kueue.Workload, now time.Time) int64 {
-	if admitted := state.True(wl, kueue.WorkloadAdmitted); admitted != nil {
-		return int64(now.Sub(admitted.LastTransitionTime.Time).Seconds())
+	if admitted := kueuelib.Since(wl.Status.Conditions, kueue.WorkloadAdmitted); !admitted.IsZero() {
+		return int64(now.Sub(admitted).Seconds())
 	}
 	return 0
 }
@@ -103,13 +100,10 @@ func graceOf(wl *kueue.Workload) int64 {
 	return max(least, 0)
 }
 
-// lostRuns returns how many runs of a job were evicted.
 func lostRuns(wl *kueue.Workload) int32 {
 	runs := int32(0)
-	if wl.Status.SchedulingStats != nil {
-		for _, e := range wl.Status.SchedulingStats.Evictions {
-			runs += e.Count
-		}
+	for _, e := range ptr.Deref(wl.Status.SchedulingStats, kueue.SchedulingStats{}).Evictions {
+		runs += e.Count
 	}
 	return runs
 }

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,24 +22,14 @@ import (
 
 // ofLedger are the labels that a series of the ledger may have. Whatever else there is tells which
 // process was scraped, by whom, and how; the ledger is one, whoever tells it.
-var ofLedger = strings.Join([]string{
-	metrics.ClusterQueue, metrics.Namespace, metrics.LocalQueue, metrics.Flavor, metrics.Resource,
-	metrics.PriorityClass, metrics.User, metrics.Phase, metrics.Outcome,
-}, ", ")
+var ofLedger = strings.Join(append(slices.Clone(metrics.QuotaSeconds.Labels), metrics.Outcome), ", ")
 
-// querier asks a Prometheus.
 type querier struct {
 	*prom.Client
 	from, to time.Time
 	// namespace is that of the LocalQueues to look at; empty: all of them.
 	namespace string
 }
-
-// errTogether is why there is no bill of a namespace.
-var errTogether = errors.New("the manager puts LocalQueues together (metrics.localQueueLabels: false), so it has no bill of one namespace: leave -n out")
-
-// errNoLedger is why there is no bill.
-var errNoLedger = errors.New("it has no series of the ledger for this time: check that it scrapes the manager, and --since")
 
 // bill returns what was used by phase and outcome, and what of it is not known.
 func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
@@ -51,11 +42,13 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	}
 	w := windowOf(q.from, q.to, began)
 	if len(w.began) == 0 {
-		return nil, nil, errNoLedger
+		return nil, nil, errors.New("it has no series of the ledger for this time: check that it scrapes the manager, and --since")
 	}
+	// So long before the end all values are of one ledger.
+	ofOne := w.to.Sub(w.began[len(w.began)-1]) - prom.Stale
 	var totals []ledger.Total
 	for metric, label := range map[string]model.LabelName{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
-		all, err := q.read(ctx, metric, w.lookBack(), w.sinceBegan())
+		all, err := q.read(ctx, metric, w.lookBack(), ofOne)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -63,7 +56,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 			series := seriesOf(s.labels)
 			used := s.used(&w)
 			if used > 0 && series.LocalQueue == "" && q.namespace != "" {
-				return nil, nil, errTogether
+				return nil, nil, errors.New("the manager puts LocalQueues together (metrics.localQueueLabels: false), so it has no bill of one namespace: leave -n out")
 			}
 			if used > 0 && (q.namespace == "" || q.namespace == series.Namespace) {
 				totals = append(totals, ledger.Total{Series: series, Is: string(s.labels[label]), Seconds: used})
@@ -93,9 +86,7 @@ func (q *querier) read(ctx context.Context, metric string, before, last time.Dur
 	all := map[model.Fingerprint]*samples{}
 	of := func(m model.Metric) *samples {
 		id := m.Fingerprint()
-		if all[id] == nil {
-			all[id] = &samples{labels: m}
-		}
+		all[id] = cmp.Or(all[id], &samples{labels: m})
 		return all[id]
 	}
 	query := func(valid time.Duration) string {
@@ -127,7 +118,6 @@ func (q *querier) read(ctx context.Context, metric string, before, last time.Dur
 	return slices.Collect(maps.Values(all)), nil
 }
 
-// samples are what Prometheus has of one series.
 type samples struct {
 	labels model.Metric
 	// before is its last value before the window; nil where it has none.
@@ -186,11 +176,6 @@ func (w *window) lookBack() time.Duration {
 	return back
 }
 
-// sinceBegan is for how long before the end of the window all values are of one ledger.
-func (w *window) sinceBegan() time.Duration {
-	return w.to.Sub(w.began[len(w.began)-1]) - prom.Stale
-}
-
 // epoch is a time in which the ledger's counters only grow.
 type epoch struct{ from, to time.Time }
 
@@ -213,9 +198,8 @@ func (w *window) epochs() []epoch {
 	return out
 }
 
-// used returns how much a counter grew in all epochs. A counter is the total of a ledger, whoever
-// tells it: what counts is the difference, and where another process tells a moment later a bit
-// less, that is no new beginning.
+// used returns how much a counter grew in all epochs. A counter is the total of a ledger, whoever tells it: what counts is
+// the difference, and where another process tells a moment later a bit less, that is no new beginning.
 func (s *samples) used(w *window) float64 {
 	sum, epochs := 0.0, w.epochs()
 	for i, e := range epochs {
@@ -247,7 +231,6 @@ func (s *samples) base(w *window) float64 {
 	return float64(s.within[0].Value)
 }
 
-// notes say what a bill of the window does not have.
 func (w *window) notes() []string {
 	var out []string
 	if !w.fresh() && w.first.After(w.from) {

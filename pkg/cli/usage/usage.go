@@ -39,9 +39,10 @@ The bill comes from the ledger that the manager keeps: all since that began or, 
 --prometheus, any time that Prometheus has scraped it for, up to now or to --until. Who may not read the ledger, or asks
 it for a time of its own by --since, gets what the Workloads that are in the cluster now tell:
 jobs that are gone, and former runs of jobs that were evicted, are missing, and what is not told
-is a question mark.
+is a question mark, nothing in CSV, and left out of JSON and YAML.
 
-Exit codes: 0 this is the bill, 1 there is no answer, 4 you may not see what the answer takes.`
+Exit codes: 0 this is the bill, 1 there is no answer, 4 you may not see what the answer takes; what
+the Workloads tell is printed all the same.`
 
 const example = `  # The bill since the manager's ledger began
   kubectl trainjob usage
@@ -67,10 +68,7 @@ const example = `  # The bill since the manager's ledger began
   # By user, for a spreadsheet
   kubectl trainjob usage --prometheus http://localhost:9090 --by user -o csv > bill.csv`
 
-const (
-	csvFormat = "csv"
-	longSince = "30d"
-)
+const longSince = "30d"
 
 type options struct {
 	flags   cluster.Flags
@@ -101,7 +99,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.prometheus.AddTo(cmd, "")
 	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
-	show.OutputFlag(cmd, &o.output, csvFormat, show.JSON, show.YAML)
+	show.OutputFlag(cmd, &o.output, show.CSV, show.JSON, show.YAML)
 	return cmd
 }
 
@@ -127,7 +125,7 @@ func (o *options) run(ctx context.Context) error {
 	if !o.allResources {
 		totals = slices.DeleteFunc(totals, func(t ledger.Total) bool { return !metrics.IsDevice(t.Resource) })
 	}
-	bill.Lines = lines(totals, o.by)
+	bill.sum(totals)
 	if v != nil {
 		bill.Hints = hints(v, now)
 	}
@@ -162,12 +160,14 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 	return totals, v, err
 }
 
-// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the
-// Workloads alone.
+// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the Workloads alone.
 func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([]ledger.Total, *view, error) {
 	// What Workloads do not tell any more has been saved before: so they are read after it, and tell what came since.
 	saved, without := o.saved(ctx, c, bill.From)
-	label, unknown := userLabel(ctx, c)
+	label, unknown := "", true
+	if cfg, err := cluster.ManagerConfiguration(ctx, c); err == nil && cfg != nil {
+		label, unknown = cfg.Metrics.UserLabel, false
+	}
 	v, err := readView(ctx, c, o.namespace())
 	if err != nil {
 		return nil, nil, err
@@ -179,49 +179,44 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 		totals := saved.Totals(v.readings(), func(uid types.UID) bool { return v.there[uid] }, bill.To)
 		return slices.DeleteFunc(totals, func(t ledger.Total) bool { return o.namespace() != "" && t.Namespace != o.namespace() }), v, nil
 	}
-	if isBy(o.by, byUser) && o.userLabel == "" {
+	switch byUsers := isBy(o.by, byUser) && o.userLabel == ""; {
+	case byUsers && without != nil:
+		return nil, nil, fmt.Errorf("--by user: %w; or name the label of TrainJobs that says whose they are with --user-label, or a Prometheus with --prometheus", without)
+	case byUsers:
 		return nil, nil, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label or in the manager's configuration (metrics.userLabel), or a Prometheus with --prometheus")
 	}
 	v.userLabel = o.userLabel
 	bill.Source = fromWorkloads
-	bill.Notes = []string{"this is only what the Workloads in the cluster tell now: jobs that are gone, and runs that were evicted, are missing, and what is not told is ?; --prometheus has the whole bill"}
-	if without != "" {
-		bill.Notes = append(bill.Notes, without)
+	bill.Notes = []string{"this is only what the Workloads in the cluster tell now: jobs that are gone, and runs that were evicted, are missing, and what is not told is unknown, not 0; --prometheus has the whole bill"}
+	if without != nil {
+		bill.Notes = append(bill.Notes, without.Error())
 	}
+	// Of a label that is given, the ledger has nothing.
+	bill.unseen = exit.Code(without) == exit.Unseen && o.userLabel == ""
 	return ledger.Prove(v.readings(), bill.From, bill.To), v, nil
 }
 
 // saved reads the ledger, or says why there is none for what was asked.
-func (o *options) saved(ctx context.Context, c client.Reader, from time.Time) (*ledger.Saved, string) {
+func (o *options) saved(ctx context.Context, c client.Reader, from time.Time) (*ledger.Saved, error) {
 	namespace, err := cluster.ManagerNamespace(ctx, c)
 	if err != nil {
-		return nil, err.Error()
+		return nil, err
 	}
 	saved, err := ledger.LoadSaved(ctx, c, namespace)
 	name := fmt.Sprintf("ConfigMap %s/%s", namespace, ledger.ConfigMapName)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, "you may not get " + name + ", where the manager's ledger is; who may has the bill since it began"
+		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not get %s, where the manager's ledger is, with the bill since it began: ask an admin for ClusterRole kueue-trainer-queues-viewer", name))
 	case apierrors.IsNotFound(err):
-		return nil, "there is no " + name + ", where the manager's ledger would be"
+		return nil, fmt.Errorf("there is no %s, where the manager's ledger would be", name)
 	case err != nil:
-		return nil, fmt.Sprintf("the manager's ledger cannot be read: %v", err)
+		return nil, fmt.Errorf("the manager's ledger cannot be read: %w", err)
 	case o.since != "" && from.After(saved.Began):
-		return nil, fmt.Sprintf("the manager's ledger has totals since %s, and not of a part of that time: without --since it has the bill", saved.Began.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("the manager's ledger has totals since %s, and not of a part of that time: without --since it has the bill", saved.Began.UTC().Format(time.RFC3339))
 	}
-	return saved, ""
+	return saved, nil
 }
 
-// userLabel is the manager's label of TrainJobs that says whose they are, or it is unknown.
-func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool) {
-	cfg, err := cluster.ManagerConfiguration(ctx, c)
-	if err != nil || cfg == nil {
-		return "", true
-	}
-	return cfg.Metrics.UserLabel, false
-}
-
-// check reads the flags, and returns the time that they ask for.
 func (o *options) check(now time.Time) (from, to time.Time, err error) {
 	for split := range strings.SplitSeq(o.by, ",") {
 		if !slices.Contains(splits, split) {
@@ -251,11 +246,17 @@ func (o *options) print(b Bill) error {
 	for _, note := range b.Notes {
 		fmt.Fprintln(o.streams.ErrOut, "note:", note)
 	}
+	var err error
 	switch {
 	case show.ForMachines(o.output):
-		return show.Encode(o.streams.Out, o.output, b)
-	case o.output == csvFormat:
-		return printCSV(o.streams.Out, b)
+		err = show.Encode(o.streams.Out, o.output, b)
+	case o.output == show.CSV:
+		err = printCSV(o.streams.Out, b)
+	default:
+		err = printTable(o.streams.Out, show.Painter(o.streams.Out), b)
 	}
-	return printTable(o.streams.Out, show.Painter(o.streams.Out), b)
+	if err == nil && b.unseen {
+		return exit.With(exit.Unseen, errors.New("this is not the whole bill: you may not read the manager's ledger"))
+	}
+	return err
 }

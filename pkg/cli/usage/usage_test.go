@@ -4,8 +4,8 @@ package usage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,49 +53,62 @@ func querierOf(t *testing.T, flags prom.Flags, namespace string) *querier {
 }
 
 func TestBillOfPrometheus(t *testing.T) {
-	const gpus = `"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu"`
-	url := prometheusOf(t, "Bearer secret", map[string]string{
-		"ledger_began":                 `{"metric":{},"value":[0,"1"]}`,
-		"quota_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"running"},"value":[0,"3600"]}`,
-		"ended_resource_seconds_total": ``,
-	}, map[string]string{
-		"ledger_began": `{"metric":{},"values":[[1893499260,"1"]]}`,
-		"quota_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"running"},"values":[[1893499260,"7200"],[1893499320,"10800"]]},` +
-			`{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]},` +
-			`{"metric":{` + gpus + `,"namespace":"other","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]}`,
-		"ended_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","outcome":"lost"},"values":[[1893499320,"900"]]}`,
-	})
-	token := filepath.Join(t.TempDir(), "token")
-	expect.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-	q := querierOf(t, prom.Flags{URL: url, TokenFile: token}, "team")
-	totals, notes, err := q.bill(t.Context())
-	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
-	want := []Line{{
-		ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours",
-		Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25,
-	}}
-	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
-}
-
-// A range reaches back to the last values of a process that is gone: its total is not that of a ledger which began since.
-func TestBillAfterTheLedgerBeganAgain(t *testing.T) {
-	series := func(total, key string) string {
-		return `{"metric":{"cluster_queue":"gpus","resource":"nvidia.com/gpu","namespace":"team","local_queue":"q","phase":"running"},"` + key + `":` + total + `}`
+	const (
+		gpus  = `"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu"`
+		ofOld = `{"metric":{},"value":[0,"1"]}`
+		old   = `{"metric":{},"values":[[1893499260,"1"]]}`
+	)
+	running := func(key, total string) string {
+		return `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"running"},"` + key + `":` + total + `}`
 	}
 	began := strconv.FormatInt(at(-600).Unix(), 10)
-	url := prometheusOf(t, "", map[string]string{
-		"ledger_began_timestamp_seconds[1d]": `{"metric":{},"value":[0,"` + began + `"]}`,
-		"quota_resource_seconds_total[1d]":   series(`[0,"36000000"]`, "value"),
-		"quota_resource_seconds_total[10h]":  series(`[0,"288000"]`, "value"),
-	}, map[string]string{
-		"ledger_began":                 `{"metric":{},"values":[[1893499260,"` + began + `"]]}`,
-		"quota_resource_seconds_total": series(`[[1893499260,"288000"],[1893499320,"295200"]]`, "values"),
+	together := map[string]string{
+		"ledger_began": old, "quota_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"kueue-trainer-system","phase":"running"},"values":[[1893499260,"3600"]]}`,
+	}
+	type row struct {
+		before, within map[string]string
+		// token is what Prometheus wants, and secret what it is given.
+		token, secret, namespace string
+		want                     Line
+		err                      string
+	}
+	expect.Rows(t, map[string]row{
+		"of a namespace, with a token": {namespace: "team", token: "Bearer secret", secret: "secret\n", before: map[string]string{
+			"ledger_began": ofOld, "quota_resource_seconds_total": running("value", `[0,"3600"]`), "ended_resource_seconds_total": "",
+		}, within: map[string]string{
+			"ledger_began": old,
+			"quota_resource_seconds_total": running("values", `[[1893499260,"7200"],[1893499320,"10800"]]`) + "," +
+				`{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]},` +
+				`{"metric":{` + gpus + `,"namespace":"other","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]}`,
+			"ended_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","outcome":"lost"},"values":[[1893499320,"900"]]}`,
+		}, want: Line{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(2.5), Waiting: new(0.5), Running: new(2.0), Lost: new(0.25)}},
+		// A range reaches back to the last values of a process that is gone: its total is not that of a ledger which began since.
+		"after the ledger began again": {before: map[string]string{
+			"ledger_began_timestamp_seconds[1d]": `{"metric":{},"value":[0,"` + began + `"]}`,
+			"quota_resource_seconds_total[1d]":   running("value", `[0,"36000000"]`), "quota_resource_seconds_total[10h]": running("value", `[0,"288000"]`),
+		}, within: map[string]string{
+			"ledger_began":                 `{"metric":{},"values":[[1893499260,"` + began + `"]]}`,
+			"quota_resource_seconds_total": running("values", `[[1893499260,"288000"],[1893499320,"295200"]]`),
+		}, want: Line{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(2.0), Running: new(2.0)}},
+		"of LocalQueues together": {before: map[string]string{"ledger_began": ofOld}, within: together,
+			want: Line{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(1.0), Running: new(1.0)}},
+		"of a namespace, of LocalQueues together": {namespace: "team", before: map[string]string{"ledger_began": ofOld}, within: together, err: "so it has no bill of one namespace: leave -n out"},
+		"it has no ledger":                        {err: "it has no series of the ledger for this time"},
+		"it wants a token":                        {token: "Bearer secret", err: "Prometheus answers: client error: 401"},
+	}, func(t *testing.T, tc row) {
+		flags := prom.Flags{URL: prometheusOf(t, tc.token, tc.before, tc.within)}
+		if tc.secret != "" {
+			flags.TokenFile = filepath.Join(t.TempDir(), "token")
+			expect.NoError(t, os.WriteFile(flags.TokenFile, []byte(tc.secret), 0o600))
+		}
+		totals, notes, err := querierOf(t, flags, tc.namespace).bill(t.Context())
+		if tc.err != "" {
+			expect.Says(t, err, tc.err)
+			return
+		}
+		expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
+		expect.Same(t, "Unexpected bill", []Line{tc.want}, lines(totals, byQueue))
 	})
-	q := querierOf(t, prom.Flags{URL: url}, "")
-	totals, notes, err := q.bill(t.Context())
-	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
-	want := []Line{{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2, Running: 2}}
-	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
 }
 
 // Nobody was scraped at the end of a month: what was used since the look before is in the bill.
@@ -125,24 +138,8 @@ func TestBillOfAWindowThatEndsInAGap(t *testing.T) {
 		q.from, q.to = from, to
 		totals, _, err := q.bill(t.Context())
 		expect.NoError(t, err)
-		expect.Same(t, name, tc.want, lines(totals, byQueue)[0].Held)
+		expect.Same(t, name, tc.want, *lines(totals, byQueue)[0].Held)
 	}
-}
-
-func TestBillOfLocalQueuesTogether(t *testing.T) {
-	url := prometheusOf(t, "", map[string]string{"ledger_began": `{"metric":{},"value":[0,"1"]}`}, map[string]string{
-		"ledger_began": `{"metric":{},"values":[[1893499260,"1"]]}`,
-		"quota_resource_seconds_total": `{"metric":{"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu",` +
-			`"namespace":"kueue-trainer-system","phase":"running"},"values":[[1893499260,"3600"]]}`,
-	})
-	q := querierOf(t, prom.Flags{URL: url}, "")
-	totals, _, err := q.bill(t.Context())
-	expect.NoError(t, err)
-	want := []Line{{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}}
-	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
-	q.namespace = "team"
-	_, _, err = q.bill(t.Context())
-	expect.That(t, errors.Is(err, errTogether), "bill() of a namespace = %v, want %v", err, errTogether)
 }
 
 func TestBillOfSeveralClusters(t *testing.T) {
@@ -169,17 +166,6 @@ func TestBillOfSeveralClusters(t *testing.T) {
 	})
 }
 
-func TestPrometheusWithoutAnAnswer(t *testing.T) {
-	expect.Rows(t, map[string]expect.Row[string, string]{
-		"it has no ledger": {Want: "it has no series of the ledger for this time"},
-		"it wants a token": {In: "Bearer secret", Want: "Prometheus answers: client error: 401"},
-	}, func(t *testing.T, tc expect.Row[string, string]) {
-		q := querierOf(t, prom.Flags{URL: prometheusOf(t, tc.In, nil, nil)}, "")
-		_, _, err := q.bill(t.Context())
-		expect.Says(t, err, tc.Want)
-	})
-}
-
 func TestLines(t *testing.T) {
 	total := func(flavor, resource, user, is string, seconds float64) ledger.Total {
 		return ledger.Total{Series: ledger.Series{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: flavor, Resource: resource, User: user}, Is: is, Seconds: seconds}
@@ -192,18 +178,18 @@ func TestLines(t *testing.T) {
 	}
 	for by, want := range map[string][]Line{
 		byUser: {
-			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
-			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
-			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
-			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
-			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
+			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: new(0.5), Running: new(0.5)},
+			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: new(1.0), Running: new(1.0)},
+			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(3.5), Waiting: new(1.0), Running: new(2.0), Stopping: new(0.5)},
+			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(1.0), Running: new(1.0), Useful: new(0.5), Failed: new(0.25), Deleted: new(0.125)},
+			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: new(1.0), Running: new(1.0)},
 		},
 		byFlavor + "," + byQueue: {
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
-			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(1.0), Running: new(1.0), Useful: new(0.5), Failed: new(0.25), Deleted: new(0.125)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: new(0.5), Running: new(0.5)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: new(1.0), Running: new(1.0)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: new(3.5), Waiting: new(1.0), Running: new(2.0), Stopping: new(0.5)},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: new(1.0), Running: new(1.0)},
 		},
 	} {
 		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
@@ -245,9 +231,10 @@ func TestCheck(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	bill := Bill{From: noon, To: at(60), By: byQueue, Lines: []Line{
-		{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2.5, Running: 2.5, Lost: 1. / 3},
-	}, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 11, LostSeconds: 7200, GraceSeconds: 30}}}
+	of := ledger.Series{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu"}
+	totals := []ledger.Total{{Series: of, Is: "running", Seconds: 9000}, {Series: of, Is: "lost", Seconds: 1200}}
+	bill := Bill{From: noon, To: at(60), By: byQueue, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 11, LostSeconds: 7200, GraceSeconds: 30}}}
+	bill.sum(totals)
 	var table, csv bytes.Buffer
 	expect.NoError(t, printTable(&table, show.Paint{}, bill))
 	want := "CLUSTERQUEUE   QUEUE    RESOURCE         UNIT        HELD   WAITING   RUNNING   STOPPING   USEFUL   LOST   FAILED   DELETED\n" +
@@ -259,20 +246,17 @@ func TestPrint(t *testing.T) {
 	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +
 		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
 	expect.Same(t, "Unexpected CSV", want, csv.String())
-	expect.Must(json.Marshal(bill))(t)
-}
+	amounts := func() string { return string(expect.Must(json.Marshal(bill.Lines))(t)) }
+	expect.Same(t, "Unexpected JSON", `[{"clusterQueue":"gpus","namespace":"team","localQueue":"q","resource":"nvidia.com/gpu","unit":"GPU-hours",`+
+		`"held":2.5,"waiting":0,"running":2.5,"stopping":0,"useful":0,"lost":0.3333333333333333,"failed":0,"deleted":0}]`, amounts())
 
-// TestHintsOfOneOverTime has none for a job that has reached its time limit: it does not go on.
-func TestHintsOfOneOverTime(t *testing.T) {
-	for reason, want := range map[string]int{kueue.WorkloadEvictedByPreemption: 1, "DeactivatedDueToMaximumExecutionTimeExceeded": 0} {
-		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
-		wl.Spec.MaximumExecutionTimeSeconds = new(int32(3600))
-		wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(3600))
-		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: reason, Count: 1}}}
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
-		v := &view{jobs: map[types.UID]*trainjob.TrainJob{"llm": {}}, workloads: []kueue.Workload{wl}}
-		expect.Same(t, "Unexpected number of hints of one that was evicted by "+reason, want, len(hints(v, noon)))
-	}
+	bill.Source = fromWorkloads
+	bill.sum(totals)
+	csv.Reset()
+	expect.NoError(t, printCSV(&csv, bill))
+	expect.That(t, strings.HasSuffix(csv.String(), ",GPU-hours,2.5,,2.5,,,0.3333333333333333,,\n"), "Unexpected CSV of what the Workloads tell:\n%s", csv.String())
+	expect.Same(t, "Unexpected JSON of what the Workloads tell", `[{"clusterQueue":"gpus","namespace":"team","localQueue":"q","resource":"nvidia.com/gpu","unit":"GPU-hours",`+
+		`"held":2.5,"running":2.5,"lost":0.3333333333333333}]`, amounts())
 }
 
 func TestHints(t *testing.T) {
@@ -285,7 +269,9 @@ func TestHints(t *testing.T) {
 		// runs is how long it has run since it was admitted again, negative where it was not.
 		runs   time.Duration
 		status *trainer.TrainerStatus
-		want   *Hint
+		// evicted is why it was; empty for a preemption.
+		evicted string
+		want    *Hint
 	}
 	expect.Rows(t, map[string]row{
 		"it was never evicted":                  {ran: 3600},
@@ -297,19 +283,21 @@ func TestHints(t *testing.T) {
 			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
 		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
+		"it has reached its time limit, and does not go on": {evictions: 1, ran: 3600, evicted: "DeactivatedDueToMaximumExecutionTimeExceeded"},
 	}, func(t *testing.T, tc row) {
 		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
 		job.Status.TrainerStatus = tc.status
-		wl := &kueue.Workload{}
-		wl.Status.AccumulatedPastExecutionTimeSeconds = new(tc.ran)
+		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
+		wl.Status.AccumulatedPastExecutionTimeSeconds, wl.Spec.MaximumExecutionTimeSeconds = new(tc.ran), new(int32(3600))
 		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
 		wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
+		kit.With(&wl, kit.Is(kueue.WorkloadEvicted, cmp.Or(tc.evicted, kueue.WorkloadEvictedByPreemption)))
 		if tc.runs > 0 {
-			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-tc.runs))}}
+			kit.With(&wl, kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(noon.Add(-tc.runs)))
 		}
 		var got *Hint
-		if h, ok := hintOf(job, wl, noon); ok {
-			got = &h
+		for _, hint := range hints(&view{jobs: map[types.UID]*trainjob.TrainJob{"llm": job}, workloads: []kueue.Workload{wl}}, noon) {
+			got = &hint
 			tc.want.Namespace, tc.want.Name = "team", "llm"
 		}
 		expect.Same(t, "Unexpected hint", tc.want, got)

@@ -94,7 +94,7 @@ func (r *Report) look(ctx context.Context, flags cluster.Flags, notes io.Writer)
 	}
 	r.Unseen = l.unseen
 	for _, kind := range l.unseen {
-		fmt.Fprintf(notes, "note: you may not read %s, so something is <unknown>; ask an admin for that\n", kind)
+		fmt.Fprintf(notes, "note: you may not read %s, so something is <unknown>; ClusterRole kueue-trainer-queues-viewer tells what Trainer serves, an admin sees all\n", kind)
 	}
 	judge(r)
 	return nil
@@ -127,10 +127,12 @@ func (r *Report) print(out io.Writer, format string) error {
 	if err := table.Print(out, paint); err != nil {
 		return err
 	}
-	switch r.Together {
-	case Yes:
+	switch known := func(p Part) bool { return p.Version+p.Generation != "" }; {
+	case r.Together == Yes:
 		fmt.Fprintf(out, "\n%s\n", paint.Green("They go together."))
-	case Unknown:
+	case r.Together == Unknown && !slices.ContainsFunc(r.Parts, known):
+		fmt.Fprintf(out, "\n%s\n", paint.Yellow("Nothing can be seen that tells whether they go together."))
+	case r.Together == Unknown:
 		fmt.Fprintf(out, "\n%s\n", paint.Yellow("They go together, as far as that can be seen."))
 	}
 	for _, problem := range r.Problems {

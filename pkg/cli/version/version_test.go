@@ -4,6 +4,7 @@ package version
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +104,19 @@ func TestJudge(t *testing.T) {
 		for _, p := range r.Problems {
 			expect.That(t, p.Remedy != "", "No remedy for %q", p.Message)
 		}
+	})
+}
+
+// TestVerdict has nobody take for a yes what is said where nothing is known.
+func TestVerdict(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[Report, string]{
+		"all is known":     {In: Report{Together: Yes, Parts: of().parts}, Want: "They go together."},
+		"a part is known":  {In: Report{Together: Unknown, Parts: []Part{{Name: "Kueue"}, {Name: "Trainer", Generation: "2.3"}}}, Want: "They go together, as far as that can be seen."},
+		"nothing is known": {In: Report{Together: Unknown, Parts: []Part{{Name: "Kueue"}, {Name: "Trainer"}}}, Want: "Nothing can be seen that tells whether they go together."},
+	}, func(t *testing.T, tc expect.Row[Report, string]) {
+		var out strings.Builder
+		expect.NoError(t, tc.In.print(&out, ""))
+		expect.That(t, strings.HasSuffix(out.String(), "\n\n"+tc.Want+"\n"), "Unexpected verdict:\n%s", out.String())
 	})
 }
 

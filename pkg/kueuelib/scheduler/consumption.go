@@ -25,10 +25,10 @@ type consumption struct {
 
 // startConsumption begins with what LocalQueues say that they have consumed.
 func (p *Player) startConsumption(world *World) error {
-	if !admissionfairsharing.Enabled(world.AdmissionFairSharing) {
+	if !admissionfairsharing.Enabled(world.Kueue.AdmissionFairSharing) {
 		return nil
 	}
-	p.consumed.config = world.AdmissionFairSharing
+	p.consumed.config = world.Kueue.AdmissionFairSharing
 	for n := range world.LocalQueues {
 		lq := &world.LocalQueues[n]
 		if !p.cache.ClusterQueueUsesAdmissionFairSharing(lq.Spec.ClusterQueue) {
@@ -57,19 +57,14 @@ func (p *Player) update(lq utilqueue.LocalQueueReference, change func(afs.UsageL
 func (p *Player) consume() {
 	for _, lq := range p.consumed.queues {
 		key := utilqueue.Key(lq)
-		used := p.usedBy(lq.Spec.ClusterQueue, key)
+		var used corev1.ResourceList // Of a queue that is not there, nothing runs.
+		if queue, err := p.cache.GetCacheLocalQueue(lq.Spec.ClusterQueue, key); err == nil {
+			used = queue.GetAdmittedUsage()
+		}
 		p.update(key, func(e afs.UsageLedgerEntry) afs.UsageLedgerEntry { return p.faded(e, used) })
 		// It fails for a ClusterQueue that is not there, where nobody waits.
 		_ = p.queues.RebuildClusterQueue(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: string(lq.Spec.ClusterQueue)}}, lq.Name)
 	}
-}
-
-func (p *Player) usedBy(cq kueue.ClusterQueueReference, lq utilqueue.LocalQueueReference) corev1.ResourceList {
-	queue, err := p.cache.GetCacheLocalQueue(cq, lq)
-	if err != nil {
-		return nil // It is not there, and nothing of it runs.
-	}
-	return queue.GetAdmittedUsage()
 }
 
 func (p *Player) faded(e afs.UsageLedgerEntry, used corev1.ResourceList) afs.UsageLedgerEntry {

@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	qcache "sigs.k8s.io/kueue/pkg/cache/queue"
+	utilslices "sigs.k8s.io/kueue/pkg/util/slices"
 	"sigs.k8s.io/kueue/pkg/workload"
 )
 
@@ -24,18 +24,16 @@ type Contest struct {
 	World     *World
 	Workloads []*kueue.Workload
 	Now       time.Time
-	// FairSharing is that of Kueue's configuration; nil without.
-	FairSharing *configapi.FairSharing
 }
 
 // player returns a Player with all of them, those that wait as Kueue left them: parked where it looked in vain, and in front
 // where it stops others for them. Those that are asked about are not parked: Kueue decides about them again.
 func (c *Contest) player(ctx context.Context, asked sets.Set[client.ObjectKey]) (*Player, error) {
-	p, err := NewPlayer(ctx, c.World, c.Now, c.FairSharing)
+	p, err := NewPlayer(ctx, c.World, c.Now)
 	if err != nil {
 		return nil, err
 	}
-	for _, wl := range Apart(c.Workloads, func(wl **kueue.Workload) **kueue.Workload { return wl }) {
+	for _, wl := range Apart(c.Workloads) {
 		key := client.ObjectKeyFromObject(wl)
 		if workload.HasQuotaReservation(wl) || !IsPreempting(wl) && (asked.Has(key) || WhyWaiting(wl) == "") {
 			_ = p.Add(ctx, wl) // It fails where the queue is not there, and it competes with nobody.
@@ -51,14 +49,11 @@ func (c *Contest) player(ctx context.Context, asked sets.Set[client.ObjectKey]) 
 	return p, nil
 }
 
-// Apart returns items whose Workloads do not come at the same time, to which Kubernetes' second makes many: Kueue looks at such of
+// Apart returns Workloads that do not come at the same time, to which Kubernetes' second makes many: Kueue looks at such of
 // different ClusterQueues in any order, and the same input would not tell the same.
-func Apart[T any](items []T, of func(*T) **kueue.Workload) []T {
-	items = slices.Clone(items)
-	order := make([]**kueue.Workload, len(items))
-	for n := range items {
-		order[n] = of(&items[n])
-	}
+func Apart(workloads []*kueue.Workload) []*kueue.Workload {
+	workloads = slices.Clone(workloads)
+	order := utilslices.Map(workloads, func(wl **kueue.Workload) **kueue.Workload { return wl })
 	slices.SortStableFunc(order, func(a, b **kueue.Workload) int {
 		return cmp.Or((*a).CreationTimestamp.Compare((*b).CreationTimestamp.Time), cmp.Compare((*a).UID, (*b).UID))
 	})
@@ -73,7 +68,7 @@ func Apart[T any](items []T, of func(*T) **kueue.Workload) []T {
 		later.CreationTimestamp.Time = last
 		*wl = &later
 	}
-	return items
+	return workloads
 }
 
 // Decide returns what Kueue's scheduler decides first about each that is asked about. Of one there is nothing whose

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -26,6 +27,13 @@ const pool = "h100"
 type game struct {
 	inventory.Inventory
 	waiting []*kueue.Workload
+	sharing *configapi.FairSharing
+}
+
+func (g *game) world() *scheduler.World {
+	world := g.World()
+	world.Kueue.FairSharing = g.sharing
+	return world
 }
 
 func newGame() *game {
@@ -85,7 +93,7 @@ type told struct {
 }
 
 func (g *game) contest() *scheduler.Contest {
-	c := &scheduler.Contest{World: g.World(), Workloads: g.waiting, Now: time.Unix(1000, 0)}
+	c := &scheduler.Contest{World: g.world(), Workloads: g.waiting, Now: time.Unix(1000, 0)}
 	for n := range g.Workloads {
 		c.Workloads = append(c.Workloads, &g.Workloads[n])
 	}

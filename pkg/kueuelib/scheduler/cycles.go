@@ -25,7 +25,6 @@ func (p *Player) Settle(ctx context.Context) (all []Moved) {
 	return all
 }
 
-// cycles plays them one by one.
 func (p *Player) cycles(ctx context.Context) iter.Seq[[]Moved] {
 	return func(yield func([]Moved) bool) {
 		seen := sets.New[client.ObjectKey]()

@@ -11,17 +11,18 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/util/priority"
+	utilslices "sigs.k8s.io/kueue/pkg/util/slices"
 	"sigs.k8s.io/kueue/pkg/workload"
 )
 
 // Outcome is what Kueue's scheduler does with a Workload.
 type Outcome string
 
-// The outcomes.
 const (
 	// Admits: it gets quota.
 	Admits Outcome = "Admits"
@@ -42,8 +43,7 @@ type Decision struct {
 	Victims []*kueue.Workload
 	// Message is Kueue's own for one that is refused.
 	Message string
-	// Behind is in front of one that is blocked, or has taken the room that one found which
-	// is refused.
+	// Behind is in front of one that is blocked, or has taken the room that one found which is refused.
 	Behind *kueue.Workload
 	// Before is the first that gets quota before it, of that which it could have had.
 	Before *kueue.Workload
@@ -69,8 +69,7 @@ func WhyWaiting(wl *kueue.Workload) string {
 
 var ordering = workload.Ordering{PodsReadyRequeuingTimestamp: configapi.EvictionTimestamp}
 
-// CompareInQueue is Kueue's order of a ClusterQueue: by priority, then by the time that
-// Workloads queue by.
+// CompareInQueue is Kueue's order of a ClusterQueue: by priority, then by the time that Workloads queue by.
 func CompareInQueue(a, b *kueue.Workload) int {
 	return cmp.Or(
 		cmp.Compare(priority.EffectivePriority(logr.Discard(), b), priority.EffectivePriority(logr.Discard(), a)),
@@ -79,7 +78,6 @@ func CompareInQueue(a, b *kueue.Workload) int {
 	)
 }
 
-// record makes Decisions of looks.
 type record struct {
 	*Player
 	decided map[client.ObjectKey]*Decision
@@ -101,9 +99,7 @@ type shape struct {
 // note decides about a Workload, unless it is looked at again.
 func (r *record) note(l *look) {
 	wl, d := r.memory.workloads[l.key], &Decision{Outcome: Refuses, Message: l.message, Before: r.first[l.sharing()]}
-	for _, target := range l.preempted() {
-		d.Victims = append(d.Victims, r.memory.workloads[keyOf(target)])
-	}
+	d.Victims = utilslices.Map(l.preempted(), func(target *klog.ObjectRef) *kueue.Workload { return r.memory.workloads[keyOf(*target)] })
 	switch {
 	case l.isSkipped():
 		d.Behind = r.takers[l.sharing()]
@@ -131,7 +127,6 @@ func (r *record) note(l *look) {
 	}
 }
 
-// rest decides about those that no cycle has decided about.
 func (r *record) rest(left sets.Set[client.ObjectKey]) {
 	parked := r.queues.DumpInadmissible()
 	for name, head := range r.heads {

@@ -67,7 +67,6 @@ func (c cycleLog) Info(_ int, message string, values ...any) {
 	}
 }
 
-// value returns the last value of a name.
 func value[T any](values []any, name string) (last T) {
 	for n := 0; n+1 < len(values); n += 2 {
 		if v, ok := values[n+1].(T); ok && values[n] == name {

@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -34,7 +35,6 @@ const requeueAfter = time.Second
 // Move is something that happened to a Workload.
 type Move string
 
-// The moves.
 const (
 	// Reserved: it got quota, and waits for admission checks or its topology.
 	Reserved Move = "Reserved"
@@ -59,9 +59,8 @@ type Player struct {
 	cache      *schdcache.Cache
 	queues     *qcache.Manager
 	requeuer   interface{ ProcessRequeues(context.Context) int }
-	// checks are the admission checks of each ClusterQueue.
-	checks map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference
-	kueue  *scheduler.Scheduler
+	checks     map[kueue.ClusterQueueReference][]kueue.AdmissionCheckStrategyRule
+	kueue      *scheduler.Scheduler
 	// consumed is what admission fair sharing goes by.
 	consumed consumption
 	// requeueAt is when those are looked at again who were in vain; zero where nobody is.
@@ -80,12 +79,12 @@ var admitInline = sync.OnceFunc(func() { routine.DefaultWrapper = inline{} })
 // NewPlayer returns a Player for a world at a time, without Workloads. Kueue's feature gates are those of this
 // process. Namespaces are not looked at: a Workload that its ClusterQueue refuses for the
 // labels of its namespace is not to be given to a Player.
-func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *configapi.FairSharing) (*Player, error) {
+func NewPlayer(ctx context.Context, world *World, now time.Time) (*Player, error) {
 	admitInline()
 	p := &Player{
 		clock:  &virtualClock{FakeClock: testingclock.NewFakeClock(now)},
 		memory: &memory{workloads: map[client.ObjectKey]*kueue.Workload{}, queues: world.LocalQueues},
-		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference{},
+		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckStrategyRule{},
 	}
 	p.cycleClock = &cycleClock{Clock: p.clock}
 	own := world.Changed(func(spec *kueue.ClusterQueueSpec) {
@@ -93,22 +92,21 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		setDefaults(spec)
 	})
 	var err error
-	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
+	config, counts := &world.Kueue, ptr.Deref(world.Kueue.Resources, configapi.Resources{})
+	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(config.FairSharing)), schdcache.WithAdmissionFairSharing(config.AdmissionFairSharing)); err != nil {
 		return nil, err
 	}
 	expected := expectations.New()
 	ofQueues := []qcache.Option{
-		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(world.AdmissionFairSharing),
+		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(config.AdmissionFairSharing),
+		qcache.WithExcludedResourcePrefixes(counts.ExcludeResourcePrefixes), qcache.WithResourceTransformations(counts.Transformations),
 	}
 	ofScheduler := []scheduler.Option{
-		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
-		scheduler.WithAdmissionFairSharing(world.AdmissionFairSharing),
+		scheduler.WithFairSharing(config.FairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
+		scheduler.WithAdmissionFairSharing(config.AdmissionFairSharing),
 	}
-	if r := world.Resources; r != nil {
-		ofQueues = append(ofQueues, qcache.WithExcludedResourcePrefixes(r.ExcludeResourcePrefixes), qcache.WithResourceTransformations(r.Transformations))
-		if r.QuotaCheckStrategy != nil {
-			ofScheduler = append(ofScheduler, scheduler.WithQuotaCheckStrategy(*r.QuotaCheckStrategy))
-		}
+	if counts.QuotaCheckStrategy != nil {
+		ofScheduler = append(ofScheduler, scheduler.WithQuotaCheckStrategy(*counts.QuotaCheckStrategy))
 	}
 	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
 	p.kueue = scheduler.New(p.queues, p.cache, p.memory, &events.FakeRecorder{}, ofScheduler...) // Without a channel it tells nobody.
@@ -129,11 +127,7 @@ func (p *Player) addQueues(ctx context.Context, world *World) error {
 		if err := p.queues.AddClusterQueue(ctx, cq); err != nil {
 			return fmt.Errorf("ClusterQueue %s: %w", cq.Name, err)
 		}
-		if strategy := cq.Spec.AdmissionChecksStrategy; strategy != nil {
-			for _, rule := range strategy.AdmissionChecks {
-				p.checks[kueue.ClusterQueueReference(cq.Name)] = append(p.checks[kueue.ClusterQueueReference(cq.Name)], rule.Name)
-			}
-		}
+		p.checks[kueue.ClusterQueueReference(cq.Name)] = ptr.Deref(cq.Spec.AdmissionChecksStrategy, kueue.AdmissionChecksStrategy{}).AdmissionChecks
 		for _, group := range cq.Spec.ResourceGroups {
 			p.patience = max(p.patience, len(group.Flavors))
 		}
@@ -206,9 +200,7 @@ func (p *Player) free(wl *kueue.Workload) {
 	}
 	_ = p.cache.DeleteWorkload(logr.Discard(), workload.Key(wl)) // It is not there where its ClusterQueue is not.
 	qcache.NotifyRetryInadmissible(p.queues, sets.New(wl.Status.Admission.ClusterQueue))
-	if p.requeueAt.IsZero() {
-		p.requeueAt = p.clock.Now().Add(requeueAfter)
-	}
+	p.requeueAt = cmp.Or(p.requeueAt, p.clock.Now().Add(requeueAfter))
 }
 
 // ChecksReady says that all admission checks of a Workload are, for the quota that it has now.
@@ -219,8 +211,8 @@ func (p *Player) ChecksReady(ctx context.Context, key client.ObjectKey) []Moved 
 	}
 	after := wl.DeepCopy()
 	after.Status.AdmissionChecks = nil
-	for _, name := range p.checks[wl.Status.Admission.ClusterQueue] {
-		after.Status.AdmissionChecks = append(after.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
+	for _, rule := range p.checks[wl.Status.Admission.ClusterQueue] {
+		after.Status.AdmissionChecks = append(after.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: rule.Name, State: kueue.CheckStateReady})
 	}
 	return p.admit(quietly(ctx), wl, after)
 }

@@ -33,12 +33,10 @@ type board struct {
 	moves []string
 }
 
-func (g *game) board(t *testing.T) *board { return g.boardWith(t, nil) }
-
-func (g *game) boardWith(t *testing.T, sharing *configapi.FairSharing) *board {
+func (g *game) board(t *testing.T) *board {
 	t.Helper()
 	b := &board{t: t, now: time.Unix(1000, 0)}
-	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), g.World(), b.now, sharing))(t)
+	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), g.world(), b.now))(t)
 	for n := range g.Workloads {
 		expect.NoError(t, b.Add(t.Context(), &g.Workloads[n]))
 	}
@@ -169,9 +167,8 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		g := newGame()
-		var sharing *configapi.FairSharing
 		if seed%2 == 1 {
-			sharing = &configapi.FairSharing{}
+			g.sharing = &configapi.FairSharing{}
 		}
 		for q := range 4 {
 			change := func(*kueue.ClusterQueueSpec) {}
@@ -186,8 +183,7 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 				wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(random.IntN(900)), int64(n)))
 			})
 		}
-		b, contest := g.boardWith(t, sharing), g.contest()
-		contest.FairSharing = sharing
+		b, contest := g.board(t), g.contest()
 		among, looked, admitted := map[string]string{}, map[string][]string{}, map[string][]string{}
 		for _, turn := range expect.Must(contest.Order(t.Context()))(t) {
 			name := turn.Workload.Name
@@ -216,11 +212,11 @@ func TestWhoHasConsumedLessGoesFirst(t *testing.T) {
 	}}
 	g.LocalQueues = []kueue.LocalQueue{light, heavy}
 	world := g.World()
-	world.AdmissionFairSharing = &configapi.AdmissionFairSharing{
+	world.Kueue.AdmissionFairSharing = &configapi.AdmissionFairSharing{
 		UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
 	}
 	b := &board{t: t, now: time.Unix(1000, 0)}
-	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), world, b.now, nil))(t)
+	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), world, b.now))(t)
 	for n, name := range []string{"heavy-1", "light-1", "light-2"} {
 		wl := job(name, name[:len("heavy")], 4, 0)
 		wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(n), 0))

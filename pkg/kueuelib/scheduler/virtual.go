@@ -35,7 +35,6 @@ func (c *virtualClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return nil
 }
 
-// set moves the clock and fires what is due.
 func (c *virtualClock) set(now time.Time) {
 	c.SetTime(now)
 	due := c.timers

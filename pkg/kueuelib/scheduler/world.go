@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler is the one place that imports Kueue's scheduler, its queues and its cache:
-// who wants to know what is free, or what becomes of a Workload, asks the code that Kueue itself
-// goes by.
+// Package scheduler is the one place that imports Kueue's scheduler, its queues and its cache: who wants to know what is
+// free, or what becomes of a Workload, asks the code that Kueue itself goes by.
 //
 // world.go is what Workloads compete for. player.go runs Kueue's scheduler on it, cycle by cycle (cycles.go), on a clock and
 // a client of its own (virtual.go); consumption.go has what admission fair sharing goes by. contest.go asks it what it decides
@@ -19,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -40,10 +40,8 @@ type World struct {
 	Nodes           []corev1.Node
 	// Pods are those that run. What Kueue has not placed takes room below a topology.
 	Pods []corev1.Pod
-	// Resources are Kueue's configuration of what it counts; nil without.
-	Resources *configapi.Resources
-	// AdmissionFairSharing is that of Kueue's configuration; nil without. Only a Player goes by it.
-	AdmissionFairSharing *configapi.AdmissionFairSharing
+	// Kueue is Kueue's configuration: what it counts, and how it shares fairly, by which only a Player goes.
+	Kueue configapi.Configuration
 }
 
 // Snapshot returns what Kueue's scheduler would see, made by Kueue's own cache: quota that is left along the cohort
@@ -60,9 +58,8 @@ func (w *World) Snapshot(ctx context.Context, workloads []kueue.Workload) (*Snap
 
 func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Workload, options ...scheduler.Option) (*scheduler.Cache, error) {
 	ctx = quietly(ctx)
-	if w.Resources != nil {
-		options = append(slices.Clip(options), scheduler.WithExcludedResourcePrefixes(w.Resources.ExcludeResourcePrefixes), scheduler.WithResourceTransformations(w.Resources.Transformations))
-	}
+	counts := ptr.Deref(w.Kueue.Resources, configapi.Resources{})
+	options = append(slices.Clip(options), scheduler.WithExcludedResourcePrefixes(counts.ExcludeResourcePrefixes), scheduler.WithResourceTransformations(counts.Transformations))
 	cache := scheduler.New(c, options...)
 	for n := range w.Topologies {
 		cache.AddOrUpdateTopology(logr.Discard(), &w.Topologies[n])
@@ -89,7 +86,14 @@ func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Wo
 			cache.AddOrUpdateWorkload(logr.Discard(), wl)
 		}
 	}
-	w.addNodes(cache)
+	for n := range w.Nodes {
+		cache.TASCache().SyncNode(&w.Nodes[n])
+	}
+	for n := range w.Pods {
+		if pod := &w.Pods[n]; TakesOfTopology(pod) {
+			cache.TASCache().Update(pod, logr.Discard())
+		}
+	}
 	return cache, nil
 }
 
@@ -124,33 +128,14 @@ func (w *World) Changed(change func(*kueue.ClusterQueueSpec)) *World {
 // takes nothing for none of its policies.
 func setDefaults(spec *kueue.ClusterQueueSpec) {
 	spec.QueueingStrategy = cmp.Or(spec.QueueingStrategy, kueue.BestEffortFIFO)
-	if spec.FlavorFungibility == nil {
-		spec.FlavorFungibility = &kueue.FlavorFungibility{}
-	}
+	spec.FlavorFungibility = cmp.Or(spec.FlavorFungibility, &kueue.FlavorFungibility{})
 	spec.FlavorFungibility.WhenCanBorrow = cmp.Or(spec.FlavorFungibility.WhenCanBorrow, kueue.MayStopSearch)
 	spec.FlavorFungibility.WhenCanPreempt = cmp.Or(spec.FlavorFungibility.WhenCanPreempt, kueue.TryNextFlavor)
-	if spec.Preemption == nil {
-		spec.Preemption = &kueue.ClusterQueuePreemption{}
-	}
+	spec.Preemption = cmp.Or(spec.Preemption, &kueue.ClusterQueuePreemption{})
 	spec.Preemption.WithinClusterQueue = cmp.Or(spec.Preemption.WithinClusterQueue, kueue.PreemptionPolicyNever)
 	spec.Preemption.ReclaimWithinCohort = cmp.Or(spec.Preemption.ReclaimWithinCohort, kueue.PreemptionPolicyNever)
-	if spec.Preemption.BorrowWithinCohort == nil {
-		spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{}
-	}
+	spec.Preemption.BorrowWithinCohort = cmp.Or(spec.Preemption.BorrowWithinCohort, &kueue.BorrowWithinCohort{})
 	spec.Preemption.BorrowWithinCohort.Policy = cmp.Or(spec.Preemption.BorrowWithinCohort.Policy, kueue.BorrowWithinCohortPolicyNever)
-}
-
-// addNodes tells the cache what is there below a topology, and what pods that Kueue has not
-// placed take of it.
-func (w *World) addNodes(cache *scheduler.Cache) {
-	for n := range w.Nodes {
-		cache.TASCache().SyncNode(&w.Nodes[n])
-	}
-	for n := range w.Pods {
-		if pod := &w.Pods[n]; TakesOfTopology(pod) {
-			cache.TASCache().Update(pod, logr.Discard())
-		}
-	}
 }
 
 // TakesOfTopology reports whether a pod takes of a topology what Kueue has not given it.
