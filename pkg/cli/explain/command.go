@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,12 +170,13 @@ func (o *options) explainAll(ctx context.Context, c client.Client, namespace str
 	}
 	switch {
 	case show.ForMachines(o.output):
-		return show.Encode(o.streams.Out, o.output, all)
+		err = show.Encode(o.streams.Out, o.output, all)
 	case len(all) == 0:
 		fmt.Fprintln(o.streams.ErrOut, "No TrainJob waits.")
-		return nil
+	default:
+		err = o.printer().table(all)
 	}
-	return o.printer().table(all)
+	return cmp.Or(err, o.seen(all))
 }
 
 func (o *options) printer() *printer {
@@ -208,9 +210,11 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 
 // tell prints a TrainJob that is named as an object, those of files as a list. It fails where that is not to be seen.
 func (o *options) tell(all []Explanation) error {
-	if err := o.print(all); err != nil {
-		return err
-	}
+	return cmp.Or(o.print(all), o.seen(all))
+}
+
+// seen returns an error where one is not to be seen, and Kueue does not say why it waits.
+func (o *options) seen(all []Explanation) error {
 	for i := range all {
 		if e := &all[i]; e.State.Reason == Unseen && (e.State.Phase != Waiting || o.priority != "") {
 			return exit.With(exit.Unseen, fmt.Errorf("you may not see enough to explain TrainJob %s/%s", e.Namespace, e.Name))
