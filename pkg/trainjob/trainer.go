@@ -178,16 +178,25 @@ const ProbeQueue = "dry-run"
 
 // DryRun returns what the webhooks of a cluster make of a plain TrainJob in a queue, or in none, which
 // is not stored: it tells who looks after such TrainJobs. Trainer refuses some runtimes
-// for a TrainJob as plain as this one, so the first one that it takes decides. They are
-// the ClusterTrainingRuntimes and, for clusters without, the TrainingRuntimes of the namespace.
-func DryRun(ctx context.Context, c client.Client, namespace, queue string) (*TrainJob, error) {
+// for a TrainJob as plain as this one, so the first one that it takes decides. They are those that are known already,
+// the ClusterTrainingRuntimes and, for clusters without and users who may not list them, the TrainingRuntimes of the namespace.
+func DryRun(ctx context.Context, c client.Client, namespace, queue string, known ...trainer.RuntimeRef) (*TrainJob, error) {
+	for _, runtime := range known {
+		if job, refusal := tryRuntime(ctx, c, namespace, queue, runtime); refusal == nil || !ofTheRuntime(refusal) {
+			return job, refusal
+		}
+	}
 	var shared trainer.ClusterTrainingRuntimeList
-	if err := c.List(ctx, &shared); err != nil {
+	err := c.List(ctx, &shared)
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	job, refusal := firstTaken(ctx, c, namespace, queue, trainer.ClusterTrainingRuntimeKind, &shared)
 	if refusal == nil || !ofTheRuntime(refusal) {
 		return job, refusal
+	}
+	if err != nil {
+		refusal = err
 	}
 	var own trainer.TrainingRuntimeList
 	if err := c.List(ctx, &own, client.InNamespace(namespace)); err != nil || len(own.Items) == 0 {
@@ -204,20 +213,26 @@ func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind str
 	}
 	refusal := ErrNoRuntime
 	for _, runtime := range runtimes {
-		// One of any name may be there.
-		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-"}}
-		if queue != "" {
-			job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
-		}
-		job.Spec.RuntimeRef.Name, job.Spec.RuntimeRef.Kind = runtime.(client.Object).GetName(), &kind
-		if refusal = c.Create(ctx, job, client.DryRunAll); refusal == nil {
-			return job, nil
-		}
-		if !ofTheRuntime(refusal) {
-			break
+		var job *TrainJob
+		job, refusal = tryRuntime(ctx, c, namespace, queue, trainer.RuntimeRef{Name: runtime.(client.Object).GetName(), Kind: &kind})
+		if refusal == nil || !ofTheRuntime(refusal) {
+			return job, refusal
 		}
 	}
 	return nil, refusal
+}
+
+func tryRuntime(ctx context.Context, c client.Client, namespace, queue string, runtime trainer.RuntimeRef) (*TrainJob, error) {
+	// One of any name may be there.
+	job := &TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-"}}
+	if queue != "" {
+		job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
+	}
+	job.Spec.RuntimeRef = runtime
+	if err := c.Create(ctx, job, client.DryRunAll); err != nil {
+		return nil, err
+	}
+	return job, nil
 }
 
 // ofTheRuntime reports whether another runtime may bring another answer. A webhook that

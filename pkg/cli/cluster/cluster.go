@@ -78,8 +78,8 @@ var (
 // unconfigured is where kubectl's flags lead when nothing names a server.
 const unconfigured = "localhost:8080"
 
-// Sentence returns one sentence, with what to do, for an error of a cluster that could not be
-// reached, does not know the user or does not let them. Others are returned as they are.
+// Sentence says what to do in an error of a cluster that could not be reached, does not know the user or does not let
+// them. What stands around it stays: it may be what was done before. Others are returned as they are.
 func Sentence(err error) error {
 	request := new(url.Error)
 	isRequest := errors.As(err, &request)
@@ -89,15 +89,30 @@ func Sentence(err error) error {
 	// It has no type of its own.
 	case err != nil && strings.HasPrefix(err.Error(), "context ") && strings.HasSuffix(err.Error(), " does not exist"):
 		return fmt.Errorf("%w: kubectl config get-contexts lists those that there are", err)
+	case isRequest && errors.Is(request, context.Canceled):
+		return &told{err, request, "interrupted"}
 	case isRequest:
 		at := server(request)
-		return fmt.Errorf("the API server at %s://%s cannot be reached (%w): check that it runs, and that --context or --kubeconfig names the cluster that you mean",
-			at.Scheme, at.Host, innermost(request))
+		return &told{err, request, fmt.Sprintf("the API server at %s://%s cannot be reached (%s): check that it runs, and that --context or --kubeconfig names the cluster that you mean",
+			at.Scheme, at.Host, innermost(request))}
 	case apierrors.IsUnauthorized(err):
-		return errors.New("the API server does not know you (Unauthorized): log in again, or name another user with --user or --context")
+		if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+			return &told{err, status, "the API server does not know you (Unauthorized): log in again, or name another user with --user or --context"}
+		}
 	}
 	return forbidden(err)
 }
+
+// told is an error of which a part is said in other words.
+type told struct {
+	error
+	part error
+	as   string
+}
+
+func (t *told) Error() string { return strings.Replace(t.error.Error(), t.part.Error(), t.as, 1) }
+
+func (t *told) Unwrap() error { return t.error }
 
 // unauthorized is how the API server says that a user has no right to something.
 var unauthorized = regexp.MustCompile(`User "[^"]*" cannot (\w+) resource "([^"]+)" in API group "([^"]*)" (?:at the cluster scope|in the namespace "([^"]+)")`)

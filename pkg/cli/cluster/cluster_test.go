@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -105,9 +106,12 @@ func TestSentence(t *testing.T) {
 		"nothing configured":    {err: clientcmd.ErrEmptyConfig, want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
 		"kubectl's own default": {err: request("http://localhost:8080", errors.New("refused")), want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
 		"no answer": {err: request("https://10.0.0.1:6443", os.NewSyscallError("connect", errors.New("connection refused"))),
-			want: "the API server at https://10.0.0.1:6443 cannot be reached (connection refused): check that it runs, and that --context or --kubeconfig names the cluster that you mean"},
+			want: "listing nodes: the API server at https://10.0.0.1:6443 cannot be reached (connection refused): check that it runs, and that --context or --kubeconfig names the cluster that you mean"},
+		"no answer, after something was done": {err: errors.Join(errors.New("TrainJob a stays stopped"), request("https://10.0.0.1:6443", errors.New("refused"))),
+			want: "TrainJob a stays stopped\nlisting nodes: the API server at https://10.0.0.1:6443 cannot be reached (refused): check that it runs, and that --context or --kubeconfig names the cluster that you mean"},
+		"Ctrl-C":          {err: request("https://10.0.0.1:6443", context.Canceled), want: "listing nodes: interrupted"},
 		"no such context": {err: noContext, want: `context "nope" does not exist: kubectl config get-contexts lists those that there are`},
-		"nobody known":    {err: fmt.Errorf("listing: %w", apierrors.NewUnauthorized("x")), want: "the API server does not know you (Unauthorized): log in again, or name another user with --user or --context"},
+		"nobody known":    {err: fmt.Errorf("listing: %w", apierrors.NewUnauthorized("x")), want: "listing: the API server does not know you (Unauthorized): log in again, or name another user with --user or --context"},
 		"anything else":   {err: errors.New("there is no TrainJob"), want: "there is no TrainJob"},
 	}, func(t *testing.T, tc row) {
 		got := Sentence(tc.err)

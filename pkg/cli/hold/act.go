@@ -4,6 +4,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -32,30 +33,45 @@ type actor struct {
 	verb      verb
 	namespace string
 	out       io.Writer
+	errOut    io.Writer
 	timeout   time.Duration
 }
 
 func (a *actor) act(ctx context.Context, name string) error {
+	var stopped types.UID
 	if a.verb.away != nil {
-		before, done, err := a.write(ctx, name, a.verb.away)
+		before, done, err := a.write(ctx, name, "", a.verb.away)
 		if err != nil {
 			return err
 		}
 		a.say(name, toldAway(before, done))
+		stopped = before.job.UID
 	}
 	if a.verb.back {
-		return a.back(ctx, name)
+		return a.back(ctx, name, stopped)
 	}
 	return nil
 }
 
-// back queues a job again, once it has given back the quota that it had.
-func (a *actor) back(ctx context.Context, name string) error {
+// staysStopped says of an error that came between the writes of a command how to go on.
+func (a *actor) staysStopped(name string, err error) error {
+	return fmt.Errorf("TrainJob %s stays stopped (%w): kubectl trainjob resume -n %s %s queues it", name, err, a.namespace, name)
+}
+
+// errAnother is why nothing is done about a job that was deleted meanwhile.
+var errAnother = errors.New("it was deleted, and another TrainJob has its name now")
+
+// back queues a job again, once it has given back the quota that it had: the one of the UID, if there is one.
+func (a *actor) back(ctx context.Context, name string, uid types.UID) error {
 	for {
-		before, done, err := a.write(ctx, name, (*view).resume)
-		if err != nil {
+		before, done, err := a.write(ctx, name, uid, (*view).resume)
+		switch {
+		case uid != "" && exit.Code(err) == exit.Failed && !errors.Is(err, errAnother) && !errors.Is(err, cluster.ErrNoTrainJob):
+			return a.staysStopped(name, err)
+		case err != nil:
 			return err
 		}
+		uid = before.job.UID
 		switch {
 		case done.await:
 		case before.byKueue():
@@ -68,7 +84,7 @@ func (a *actor) back(ctx context.Context, name string) error {
 			a.say(name, "still has its quota: waiting for the end of its last pod, to queue it then")
 		}
 		if err := a.awaitQuota(ctx, before); err != nil {
-			return fmt.Errorf("TrainJob %s stays stopped (%w): kubectl trainjob resume -n %s queues it", name, err, before.key())
+			return a.staysStopped(name, err)
 		}
 	}
 }
@@ -78,11 +94,15 @@ func (a *actor) say(name, what string) {
 }
 
 // write does what plan says of the job as it is, again where somebody else was faster.
-func (a *actor) write(ctx context.Context, name string, plan func(*view) (change, error)) (v *view, c change, err error) {
+func (a *actor) write(ctx context.Context, name string, uid types.UID, plan func(*view) (change, error)) (v *view, c change, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if v, err = a.look(ctx, name); err != nil {
 			return err
 		}
+		if uid != "" && v.job.UID != uid {
+			return fmt.Errorf("TrainJob %s: %w", name, errAnother)
+		}
+		uid = v.job.UID
 		if err := v.movable(); err != nil {
 			return err
 		}

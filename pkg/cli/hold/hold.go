@@ -12,10 +12,10 @@ import (
 	"slices"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -87,7 +87,7 @@ var verbs = []verb{
 func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, v := range verbs {
-		a := &actor{verb: v, out: streams.Out}
+		a := &actor{verb: v, out: streams.Out, errOut: streams.ErrOut}
 		cmd := &cobra.Command{
 			Use: v.use + " NAME...", Short: v.short,
 			Long: v.long, Example: v.example, Args: cobra.MinimumNArgs(1),
@@ -96,7 +96,7 @@ func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cob
 				if a.client, a.namespace, err = flags.ClientIn(false); err != nil {
 					return err
 				}
-				if err := managed(cmd.Context(), a.client, a.namespace, v.use); err != nil {
+				if err := a.managed(cmd.Context(), args[0]); err != nil {
 					return err
 				}
 				return a.all(cmd.Context(), args)
@@ -112,12 +112,20 @@ func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cob
 }
 
 // managed returns an error where a queued TrainJob of the namespace would start at once: nobody would bring back what is
-// stopped, nor stop what is held. Kueue's in-tree integration starts again what is stopped while it is admitted. Where that
-// cannot be asked, the write itself tells.
-func managed(ctx context.Context, c client.Client, namespace, use string) error {
-	job, err := trainjob.DryRun(ctx, c, namespace, trainjob.ProbeQueue)
+// stopped, nor stop what is held. Kueue's in-tree integration starts again what is stopped while it is admitted. It asks
+// with the runtime of the job of a name, which its user need not be able to read.
+func (a *actor) managed(ctx context.Context, arg string) error {
+	var known []trainer.RuntimeRef
+	if name, err := cluster.TrainJobName(arg); err == nil {
+		if job, err := cluster.TrainJob(ctx, a.client, a.namespace, name); err == nil {
+			known = []trainer.RuntimeRef{job.Spec.RuntimeRef}
+		}
+	}
+	namespace, use := a.namespace, a.verb.use
+	job, err := trainjob.DryRun(ctx, a.client, namespace, trainjob.ProbeQueue, known...)
 	switch {
 	case err != nil:
+		fmt.Fprintf(a.errOut, "note: whether kueue-trainer looks after TrainJobs in namespace %s could not be asked: %v\n", namespace, err)
 		return nil
 	case !job.Suspended():
 		return fmt.Errorf("nobody looks after the queues of TrainJobs in namespace %s: Kueue leaves it out (managedJobsNamespaceSelector; "+

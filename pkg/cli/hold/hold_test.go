@@ -4,6 +4,7 @@ package hold
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -228,6 +230,36 @@ func TestDeactivatedMeanwhile(t *testing.T) {
 	})
 }
 
+// TestRequeueGoesOnWithTheOneThatItStopped has the API server fail, or another job take the name, between the two writes.
+func TestRequeueGoesOnWithTheOneThatItStopped(t *testing.T) {
+	for says, answer := range map[string]error{
+		"TrainJob llm stays stopped (reading TrainJobs: away): kubectl trainjob resume -n team llm queues it": errors.New("away"),
+		"it was deleted, and another TrainJob has its name now":                                               nil,
+	} {
+		v, reads := waits("gpus", runs), 0
+		v.job.UID = "job"
+		v.workload.ObjectMeta = metav1.ObjectMeta{Namespace: "team", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(v.job, trainjob.GVK)}}
+		c := kit.Fake(kit.Scheme(trainjob.AddToScheme), v.job, v.workload).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				job, is := obj.(*trainjob.TrainJob)
+				if is {
+					reads++
+				}
+				if reads > 1 && answer != nil {
+					return answer
+				}
+				err := c.Get(ctx, key, obj, opts...)
+				if is && reads > 1 {
+					job.UID = "another"
+				}
+				return err
+			},
+		}).Build()
+		a := &actor{client: c, namespace: "team", verb: verbs[3], out: io.Discard}
+		expect.Says(t, a.act(t.Context(), "llm"), says)
+	}
+}
+
 // TestExitCodes tells rights that are missing from what else there is, whatever is done to other jobs.
 func TestExitCodes(t *testing.T) {
 	forbidden := func(why string) error {
@@ -264,20 +296,37 @@ func TestManaged(t *testing.T) {
 		suspends, gates bool
 		fails           error
 		use, want       string
+		// hidden has the ClusterTrainingRuntimes be nothing that the user may list, and of runtime the job there is.
+		hidden, job bool
+		note        string
 	}
 	expect.Rows(t, map[string]row{
+		"it starts at once, and the user may not list runtimes": {hidden: true, job: true, want: `{"spec":{"suspend":true}}`},
+		"it cannot be asked":                  {hidden: true, note: "note: whether kueue-trainer looks after TrainJobs in namespace team could not be asked"},
 		"a queued job is suspended":           {suspends: true, gates: true},
 		"it starts at once":                   {want: `{"spec":{"suspend":true}}`},
 		"it starts at once, and is to resume": {use: "resume", want: `{"spec":{"suspend":false}}`},
-		"nobody answers":                      {fails: errors.New("failed calling webhook")},
+		"nobody answers":                      {fails: errors.New("failed calling webhook"), note: "note: "},
 		"suspended without our gate":          {suspends: true, want: `{"spec":{"active":false}}`},
 		"so, and is to queue again":           {suspends: true, use: "requeue", want: `{"spec":{"active":false}}`},
 		"so, and is to be held":               {suspends: true, use: "hold"},
 		"so, and is to resume":                {suspends: true, use: "resume"},
 	}, func(t *testing.T, tc row) {
 		for _, served := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22} {
-			torch := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-			c := kit.Writes(kit.Fake(kit.Scheme(trainjob.AddToScheme), torch).Build(), func(w kit.Write) error {
+			var said strings.Builder
+			objects := []client.Object{&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}}
+			if tc.job {
+				objects = append(objects, waits("gpus").job)
+			}
+			fake := kit.Fake(kit.Scheme(trainjob.AddToScheme), objects...).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if _, is := list.(*trainer.ClusterTrainingRuntimeList); is && tc.hidden {
+						return kit.Forbidden("clustertrainingruntimes")
+					}
+					return c.List(ctx, list, opts...)
+				},
+			}).Build()
+			c := kit.Writes(fake, func(w kit.Write) error {
 				spec := &w.Object.(*trainjob.TrainJob).Spec
 				spec.Suspend = ptr.To(tc.suspends)
 				if tc.gates {
@@ -285,7 +334,9 @@ func TestManaged(t *testing.T) {
 				}
 				return cmp.Or(tc.fails, kit.ErrAnswered)
 			})
-			expect.Says(t, managed(t.Context(), c, "team", cmp.Or(tc.use, "stop")), tc.want)
+			a := &actor{client: c, namespace: "team", verb: verb{use: cmp.Or(tc.use, "stop")}, errOut: &said}
+			expect.Says(t, a.managed(t.Context(), "llm"), tc.want)
+			expect.That(t, strings.HasPrefix(said.String(), tc.note) && (tc.note != "") == (said.Len() > 0), "Said %q", said.String())
 		}
 	})
 }

@@ -3,6 +3,7 @@
 package logs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -39,9 +40,9 @@ type followed struct {
 	// got at once.
 	last time.Time
 	at   int
-	// read is set when it was read to an end once, and noted is why it was not.
-	read  bool
-	noted string
+	// read is set when it was read to an end once, and failed is why it was not.
+	read   bool
+	failed error
 
 	// restarts are those of the run that was seen last.
 	restarts int32
@@ -63,12 +64,31 @@ func (r *reader) follow(ctx context.Context, changes *follow.Watching, look func
 			over := f.ended
 			group.Go(func() { r.followOne(ctx, f, over) })
 		}
-		first = false
-		if s.over {
-			group.Wait()
+		if first && s.nothing != nil && !s.over {
+			fmt.Fprintln(r.errOut, "note:", s.nothing)
 		}
-		return s.over, nil
+		first = false
+		if !s.over {
+			return false, nil
+		}
+		group.Wait()
+		if len(logs) == 0 {
+			return true, s.nothing
+		}
+		return true, unread(logs)
 	})
+}
+
+// unread returns why no log was read to its end; nil where one was.
+func unread(logs map[string]*followed) error {
+	var why error
+	for _, f := range logs {
+		if f.read {
+			return nil
+		}
+		why = cmp.Or(why, f.failed)
+	}
+	return why
 }
 
 // update brings what is followed in line with what there is, and returns what is new.
@@ -175,9 +195,9 @@ func (f *followed) noteLine(at time.Time, line []byte) {
 // note tells why a stream broke, once. That a pod is gone is no news of one that was read.
 func (r *reader) note(f *followed, err error) {
 	f.read = f.read || err == nil
-	if err == nil || err.Error() == f.noted || apierrors.IsNotFound(err) && f.read {
+	if err == nil || f.failed != nil && err.Error() == f.failed.Error() || apierrors.IsNotFound(err) && f.read {
 		return
 	}
-	f.noted = err.Error()
+	f.failed = err
 	fmt.Fprintln(r.errOut, "note:", err)
 }

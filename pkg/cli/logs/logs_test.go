@@ -221,6 +221,34 @@ func TestFollowBroken(t *testing.T) {
 	})
 }
 
+// Nothing to follow is said at once, and that nothing was read is no success.
+func TestFollowOfNothing(t *testing.T) {
+	nothing := errors.New("has pods, but none of those that --job names")
+	refused := kit.Forbidden("pods/log")
+	type row struct {
+		sights       []sight
+		notes, fails string
+	}
+	runs := pod("node", 0, 0, "node")
+	forbidden := func(context.Context, *corev1.Pod, *corev1.PodLogOptions) (io.ReadCloser, error) { return nil, refused }
+	expect.Rows(t, map[string]row{
+		"no pods until the end":      {sights: []sight{{nothing: nothing}, {nothing: nothing, over: true}}, notes: "note: has pods", fails: "has pods"},
+		"over before":                {sights: []sight{{nothing: nothing, over: true}}, fails: "has pods"},
+		"logs that one may not read": {sights: []sight{{targets: selection{index: -1}.targets([]corev1.Pod{runs}, forbidden), over: true}}, notes: "note: node-0-0", fails: refused.Error()},
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			r, _, errOut := (&kubelets{}).reader(true, corev1.PodLogOptions{})
+			looks := 0
+			err := r.follow(t.Context(), follow.Watch(t.Context(), 0), func(context.Context) (sight, error) {
+				looks++
+				return tc.sights[looks-1], nil
+			})
+			expect.Says(t, err, tc.fails)
+			expect.That(t, strings.HasPrefix(errOut.String(), tc.notes) && (tc.notes != "") == (errOut.Len() > 0), "Notes %q", errOut.String())
+		})
+	})
+}
+
 func TestFollowFirst(t *testing.T) {
 	first := pod("node", 0, 0, "node")
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n"}}

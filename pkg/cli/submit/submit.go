@@ -235,6 +235,9 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 		return u, c.printer.PrintObj(u, c.streams.Out)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !cluster.ForRights(err) || strings.Contains(err.Error(), "denied the request"):
 		return nil, exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+		// No answer of the API server.
+		return nil, fmt.Errorf("creating the TrainJob: %w; it may be there all the same: kubectl get trainjobs -n %s", err, u.GetNamespace())
 	default:
 		return nil, fmt.Errorf("creating the TrainJob: %w", err)
 	}
