@@ -44,7 +44,7 @@ var mutants = slices.Concat(
 		bug("PodSets do not tolerate GPU nodes", "TestFromJobSetTolerations", "pod.Tolerations = union(pod.Tolerations, gpu.Tolerations(pod))", "_ = gpu.Tolerations(pod)"),
 		bug("Kueue ranks pods without the index of their Job", "TestFromJobSetTopology", "SubGroup(ptr.To(jobsetapi.JobIndexKey), ptr.To(rj.Replicas)).\n", "SubGroup(nil, nil).\n"),
 		bug("tolerations are there twice", "TestPlaceKeepsTheFirstTolerationSeconds", "if !has(have, t) {", "if has(have, t) || len(more) > 0 {"),
-		bug("a limit is charged by a LimitRange's default", "TestPodSetsRequestWhatPodsWill", "r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)\n", "\n"),
+		bug("a limit is charged by a LimitRange's default", "TestPodSetsRequestWhatPodsWill", "r.Requests = kueuelib.WithMissing(r.Requests, r.Limits)\n", "_ = kueuelib.WithMissing(r.Requests, r.Limits)\n"),
 		bug("no GPUs want a flavor's tolerations", "TestDefaultRequests", "if limit.IsZero() {", "if limit.IsZero() && len(r.Limits) == 0 {"),
 		bug("huge pages of a pod are charged by those of its containers", "TestDefaultRequests", "asked && !own && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)", "asked && !own && !strings.HasPrefix(string(name), \"none\")"),
 		bug("a LimitRange's defaults are not charged beside limits of the pod", "TestDefaultRequests", "dropOvercommitted(r, resourcehelpers", "r.Requests = kueuelib.WithMissing(r.Requests, resourcehelpers"),
