@@ -216,7 +216,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	described := func() *kueue.PodSet { return &expect.Must(deps.PodSets(t.Context(), stored))(t)[0] }
 	told := func() int {
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
-		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
+		deps.Recorder.WarnOfState(stored, jobevents.Notice{Reason: "NotAdmissible", Message: "told"})
 		return len(eventsSoFar(recorder, "told"))
 	}
 	before := described()

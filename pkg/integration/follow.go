@@ -138,7 +138,7 @@ func movedOn(j *job, wl *kueue.Workload) string {
 	case class != "" && kueuelib.HasVariants(wl) && class != wl.Spec.PriorityClassRef.Name:
 		return "The job got another priority class; it queues again"
 	}
-	if !sameTimeLimit(wl, &j.TrainJob) {
+	if !state.SameTimeLimit(wl, &j.TrainJob) {
 		return "The time limit changed; the job queues again"
 	}
 	return ""
@@ -194,7 +194,7 @@ func setPodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue
 
 // requeue deletes the Workload as we know it; jobframework makes another.
 func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error {
-	if err := j.deps.giveUpWorkload(ctx, wl); err != nil {
+	if err := jobclient.GiveUpWorkload(ctx, j.deps.client, wl); err != nil {
 		return err
 	}
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
@@ -241,7 +241,7 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 		return result{}
 	}
 	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", why)
-	return done(j.deps.giveUpWorkload(ctx, wl))
+	return done(jobclient.GiveUpWorkload(ctx, j.deps.client, wl))
 }
 
 // retryPrebuilt is how soon a TrainJob is looked at again that waits for its prebuilt Workload, longestPrebuilt how often one
@@ -329,7 +329,7 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 		return nil
 	}
 	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
-	if difference == "" && !sameTimeLimit(wl, &j.TrainJob) {
+	if difference == "" && !state.SameTimeLimit(wl, &j.TrainJob) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}
 	switch {

@@ -233,14 +233,6 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 	})
 }
 
-func TestDispatchIsTold(t *testing.T) {
-	for where, cluster := range map[string]*string{"cluster west": new("west"), "another cluster": nil} {
-		wl := &kueue.Workload{Spec: kueue.WorkloadSpec{QueueName: "team"},
-			Status: kueue.WorkloadStatus{ClusterName: cluster, Admission: &kueue.Admission{ClusterQueue: "gpus"}}}
-		expect.Same(t, "Unexpected message", "Admitted from queue team by ClusterQueue gpus, and runs in "+where, dispatchedMessage(wl))
-	}
-}
-
 // MultiKueue deletes Workload and TrainJob of a run, and sends the same job again at once. A copy that waits asks the API
 // server for pods of the former run as long as there are some, once when there are none, and again when something could
 // make some.

@@ -357,52 +357,6 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-func TestStillAdmitted(t *testing.T) {
-	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
-	type live = []client.Object
-	expect.Rows(t, map[string]expect.Row[live, bool]{
-		"it is":                           {In: live{inttest.AdmittedOf("a")}, Want: true},
-		"it waits":                        {In: live{inttest.WorkloadOf(inttest.Job("a"))}, Want: false},
-		"the Workload is being deleted":   {In: live{inttest.AdmittedOf("a", going)}, Want: false},
-		"the admission is a former job's": {In: live{inttest.AdmittedOf("b")}, Want: false},
-		"there is no Workload":            {In: nil, Want: false},
-		"somebody else's has its name":    {In: live{foreign}, Want: false},
-		"the job has another time limit":  {In: live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) })}, Want: false},
-	}, func(t *testing.T, tc expect.Row[live, bool]) {
-		got, err := stillAdmitted(t.Context(), inttest.Fake(tc.In...).Build(), inttest.Job("a"))
-		expect.That(t, err == nil && got == tc.Want, "stillAdmitted() = %t, %v; want %t", got, err, tc.Want)
-	})
-}
-
-func TestConfirm(t *testing.T) {
-	other := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "other" }
-	provisioned := func(request string) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady,
-				PodSetUpdates: []kueue.PodSetUpdate{{Name: "node", Annotations: map[string]string{"request": request}}}}}
-		}
-	}
-	type live = []client.Object
-	type row struct {
-		cached *kueue.Workload
-		live   live
-		want   error
-	}
-	expect.Rows(t, map[string]row{
-		"a check adds the same to pods":  {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("1"))}, nil},
-		"it adds what it did not before": {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("2"))}, errOutdated},
-		"the admission stands":           {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a")}, nil},
-		"it is gone":                     {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, ""))}, errOutdated},
-		"it is another one":              {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", other)}, errOutdated},
-		"it is another Workload's":       {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.UID = "next" })}, errOutdated},
-		"the Workload is gone":           {inttest.AdmittedOf("a"), nil, errOutdated},
-		"the Workload is being deleted":  {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", going)}, errOutdated},
-	}, func(t *testing.T, tc row) {
-		got := confirm(t.Context(), inttest.Fake(tc.live...).Build(), tc.cached)
-		expect.That(t, errors.Is(got, tc.want), "confirm() = %v, want %v", got, tc.want)
-	})
-}
-
 func TestOneGenerationForAReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
 	r.deps.trainer = testenv.Served(t, trainjob.Trainer21)

@@ -171,3 +171,9 @@ func noteResumed(_ context.Context, j *job) result {
 	j.pods().NoteResumed(&j.TrainJob)
 	return result{}
 }
+
+// measureStopped records a stop that somebody else made.
+func measureStopped(_ context.Context, j *job) result {
+	j.record.run.IsFound(j.deps.metrics, &j.TrainJob, j.holdingQuota())
+	return result{}
+}

@@ -28,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -201,49 +202,6 @@ func TestDeletedJobGivesItsQuotaBackWhereTrainerRefusesToSuspendIt(t *testing.T)
 	})
 }
 
-// Kueue refuses pods of a TrainJob that is gone, until there is another one of its name.
-func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
-	deleted := func(js *jobsetapi.JobSet) {
-		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
-	}
-	type row struct {
-		suspended bool
-		stop      func(*kueue.Workload)
-		// kept is how long ago the job was deleted that a finalizer keeps; 0: it is gone.
-		kept   time.Duration
-		closed bool
-		change func(*jobsetapi.JobSet)
-		want   bool
-	}
-	expect.Rows(t, map[string]row{
-		"its JobSet was resumed":                 {stop: evictedAgo(time.Hour), want: true},
-		"Trainer may have it in hand":            {suspended: true, stop: evictedAgo(time.Second), want: true},
-		"nobody has stopped it yet":              {suspended: true, want: true},
-		"a finalizer has kept the job for long":  {suspended: true, kept: time.Hour},
-		"a finalizer keeps the job":              {suspended: true, kept: time.Second, want: true},
-		"it was stopped long before":             {suspended: true, stop: evictedAgo(time.Hour), kept: time.Second},
-		"nobody can make a pod in its namespace": {stop: evictedAgo(time.Hour), closed: true},
-		"its JobSet is suspended":                {suspended: true, stop: evictedAgo(time.Hour)},
-		"its JobSet has ended":                   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
-		"its JobSet is deleted":                  {stop: evictedAgo(time.Hour), change: deleted},
-		"the JobSet is that of another of it":    {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
-		"the JobSet is that of a made-up kind":   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].Kind = "X" }},
-	}, func(t *testing.T, tc row) {
-		stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
-		r, _ := newReconciler(t, inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour), tc.stop), kit.With(js, tc.change))
-		j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
-		if tc.kept > 0 {
-			j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
-		}
-		if tc.closed {
-			j.view.NamespaceDeleted = time.Now().Add(-time.Hour)
-		}
-		outcome := awaitPodsOfDeleted(t.Context(), j)
-		expect.NoError(t, outcome.err)
-		expect.Same(t, "The quota is kept", tc.want, outcome.done && outcome.again > 0)
-	})
-}
-
 // Trainer makes another JobSet of what it takes for ended only as long as there is one.
 func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
 	type row struct {
@@ -390,13 +348,6 @@ func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 	}
 }
 
-// How often the API server is asked for the last pod.
-func TestRecheckIn(t *testing.T) {
-	for ago, want := range map[time.Duration]time.Duration{0: recheckMin, 20 * time.Second: 5 * time.Second, time.Hour: recheckMax} {
-		expect.Same(t, "Unexpected wait after "+ago.String(), want, recheckIn(time.Now().Add(-ago)).Round(100*time.Millisecond))
-	}
-}
-
 // A job that could not start stays out of its queue from when its quota is free, which may be long after it was held back.
 func TestHoldBackCountsFromTheStop(t *testing.T) {
 	stored, js := suspendedJob()
@@ -404,10 +355,10 @@ func TestHoldBackCountsFromTheStop(t *testing.T) {
 	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, wl)
 	j := jobOf(t, r, stored)
-	j.record.start.holdBack(wl.UID, sumOf(stored, r.deps.Field), defaultStartTimeout)
-	j.record.start.until = time.Now()
+	j.record.start.HoldBack(wl.UID, stored, r.deps.Field, defaultStartTimeout)
+	j.record.start.Until = time.Now()
 	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadDeleted, ""))(t)
-	expect.That(t, j.record.start.heldBack(stored, r.deps.Field) > 0, "It queues again at once")
+	expect.That(t, j.record.start.HeldBack(stored, r.deps.Field) > 0, "It queues again at once")
 }
 
 func TestKeepsQuota(t *testing.T) {
@@ -468,7 +419,7 @@ func TestDeactivation(t *testing.T) {
 		expect.NoError(t, got.err)
 		expect.Same(t, "The reconcile is over", tc.wantOver, got.ends())
 		if !got.ends() && wl.DeletionTimestamp == nil {
-			expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", sameTimeLimit(wl, &j.TrainJob))
+			expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", state.SameTimeLimit(wl, &j.TrainJob))
 			j.podsThere = &podsAnswer{may: tc.podsLeft}
 			_, err := j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 			expect.Same(t, "jobframework goes on", tc.want.Active, !errors.Is(err, errOutdated))
@@ -487,5 +438,5 @@ func TestDeactivatedJobIsTheOneOfItsWorkload(t *testing.T) {
 	r, _ := newReconciler(t, job, wl)
 	j := jobOf(t, r, job)
 	got := startDeactivation(t.Context(), j)
-	expect.That(t, !got.ends() && sameTimeLimit(wl, &j.TrainJob), "startDeactivation() = %+v, and the job has another time limit", got)
+	expect.That(t, !got.ends() && state.SameTimeLimit(wl, &j.TrainJob), "startDeactivation() = %+v, and the job has another time limit", got)
 }

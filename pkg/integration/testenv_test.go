@@ -214,7 +214,8 @@ var preempted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 
 // deleted is a Workload that create deletes, going one that is about to go and stays.
 func deleted(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
-func going(wl *kueue.Workload)   { kit.With(wl, deleted).Finalizers = []string{"test/hold"} }
+
+func going(wl *kueue.Workload) { kit.With(wl, deleted).Finalizers = []string{"test/hold"} }
 
 // evictedAgo has Kueue have evicted a Workload some time ago.
 func evictedAgo(ago time.Duration) func(*kueue.Workload) {

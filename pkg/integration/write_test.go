@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -19,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -26,23 +30,14 @@ import (
 )
 
 // What somebody changed since we looked is looked at again first.
-func TestWhatChangedMeanwhileStays(t *testing.T) {
+func TestJobSetThatChangedMeanwhileStays(t *testing.T) {
 	stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+	r, _ := newReconciler(t, stored, js)
 	j := jobOf(t, r, stored)
-	wl, known := theWorkload(t, r.deps.client), j.jobSet().DeepCopy()
-	changeWorkload(t, r.deps.client, kit.Admitted)
-	changed := known.DeepCopy()
-	changed.Spec.Suspend = new(false)
-	expect.NoError(t, r.deps.client.Update(t.Context(), changed))
-	marked := kit.With(wl.DeepCopy(), func(wl *kueue.Workload) { wl.Annotations = map[string]string{"a": "b"} })
-	for what, err := range map[string]error{
-		"a JobSet that runs by now is deleted":    renewJobSet(t.Context(), j, known, ""),
-		"a Workload that is admitted by now goes": r.deps.giveUpWorkload(t.Context(), wl),
-		"a Workload is changed by an old view":    r.deps.patchWorkload(t.Context(), wl, marked, "%s"),
-	} {
-		expect.That(t, apierrors.IsConflict(err), "%s: %v", what, err)
-	}
+	known := j.jobSet().DeepCopy()
+	expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(known.DeepCopy(), func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(false) })))
+	err := renewJobSet(t.Context(), j, known, "")
+	expect.That(t, apierrors.IsConflict(err), "a JobSet that runs by now is deleted: %v", err)
 }
 
 // A user who writes to the TrainJob all the time shall not keep the manager from looking at its Workload.
@@ -53,16 +48,6 @@ func TestAConflictOverTheJobSaysNothingOfItsWorkload(t *testing.T) {
 	_, err := j.answer(t.Context(), result{err: apierrors.NewConflict(jobclient.Resource, stored.Name, errors.New("overtaken"))})
 	expect.NoError(t, err)
 	expect.That(t, !r.deps.expectations.Outdated(j.key, j.view.Workloads), "The Workload counts as an old view")
-}
-
-func TestAFormerJobIsNotCurrent(t *testing.T) {
-	stored, js := disagreeing(true, true, true, time.Now())
-	r, _ := newReconciler(t, stored, js)
-	j := jobOf(t, r, stored)
-	former := j.TrainJob.DeepCopy()
-	former.UID, former.ResourceVersion = "former", "0"
-	current, err := areCurrent(t.Context(), r.deps.live, former, j.jobSet())
-	expect.That(t, err == nil && !current, "areCurrent() = %t, %v", current, err)
 }
 
 // The cache has an admission that the API server has not any more.
@@ -154,18 +139,19 @@ func TestPodsThatMayBeThereAreNotForgotten(t *testing.T) {
 	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
 }
 
-// What is made again under a name is not deleted in place of what had it, and no pod outlives its JobSet.
-func TestDeletesAreOfWhatIsKnown(t *testing.T) {
+// No pod outlives its JobSet.
+func TestPodsGoBeforeTheirJobSet(t *testing.T) {
 	stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
-	j, wl := jobOf(t, r, stored), theWorkload(t, r.deps.client)
+	r, _ := newReconciler(t, stored, js)
 	var asked client.DeleteOptions
-	r.deps.client = deletes{r.deps.client, &asked}
-	expect.NoError(t, renewJobSet(t.Context(), j, j.jobSet(), ""))
-	expect.Same(t, "propagation of a JobSet", metav1.DeletePropagationForeground, ptr.Deref(asked.PropagationPolicy, ""))
-	asked = client.DeleteOptions{}
-	expect.NoError(t, r.deps.deleteWorkload(t.Context(), wl, "%s"))
-	expect.Same(t, "UID of a Workload", &wl.UID, ptr.Deref(asked.Preconditions, metav1.Preconditions{}).UID)
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
+			asked.ApplyOptions(opts)
+			return nil
+		},
+	})
+	expect.NoError(t, renewJobSet(t.Context(), jobOf(t, r, stored), js, ""))
+	expect.Same(t, "propagation", metav1.DeletePropagationForeground, ptr.Deref(asked.PropagationPolicy, ""))
 }
 
 // A user resumed it, and Trainer may have that in hand.
@@ -178,17 +164,6 @@ func TestStopOfAJobThatItsUserResumedAwaitsTrainer(t *testing.T) {
 	j.Generation++
 	_, waits := r.deps.expectations.StoppedBeforeResume(&j.TrainJob)
 	expect.That(t, waits, "Trainer's answer is not waited for")
-}
-
-// deletes notes how something is asked to be deleted.
-type deletes struct {
-	client.Client
-	asked *client.DeleteOptions
-}
-
-func (d deletes) Delete(_ context.Context, _ client.Object, opts ...client.DeleteOption) error {
-	d.asked.ApplyOptions(opts)
-	return nil
 }
 
 // MultiKueue takes every other end of a copy for that of the job.
@@ -224,4 +199,42 @@ func TestJobOfNobodyGetsNoGate(t *testing.T) {
 		expect.NoError(t, ensureGate(t.Context(), jobOf(t, r, storedJob(t, r))).err)
 		expect.Same(t, "It has the gate", queued, r.deps.Field.HoldsGate(&storedJob(t, r).Spec))
 	}
+}
+
+// What the manager suspends is no stop by its user.
+func TestStopsOfTheManager(t *testing.T) {
+	notAdmitted := map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}
+	type row struct {
+		job  func(*trainjob.TrainJob)
+		wl   func(*kueue.Workload)
+		stop func(*job) error
+		want map[string]float64
+	}
+	expect.Rows(t, map[string]row{
+		"resumed before it was placed": {stop: func(j *job) error { return ensurePlaced(t.Context(), j).err }, want: notAdmitted},
+		"resumed after its end":        {wl: hasFailed, stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: notAdmitted},
+		"resumed after an end that Trainer tells": {job: ended(trainer.TrainJobFailed), wl: hasFailed,
+			stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: map[string]float64{}},
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		kit.With(stored, tc.job)
+		r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, kit.Admitted, tc.wl))
+		registry := prometheus.NewRegistry()
+		r.deps.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
+		j := jobOf(t, r, stored)
+		expect.NoError(t, tc.stop(j))
+		expect.That(t, j.IsSuspended(), "It is not suspended")
+		measureStopped(t.Context(), j)
+		expect.Same(t, "Unexpected metrics", tc.want, inttest.Counted(t, registry))
+	})
+}
+
+// Nobody waits for a GPU because the account of who had it is not saved.
+func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
+	stored, js := suspendedJob()
+	// The ledger has not read what was saved yet, so it saves nothing.
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, preempted))
+	j := jobOf(t, r, stored)
+	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

@@ -27,6 +27,7 @@ import (
 
 // InTreeRemedy is what events, log and readiness say to do.
 const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so kueue-trainer stands aside; " +
+
 	"take trainer.kubeflow.org/trainjob out of integrations.frameworks in Kueue's configuration and restart Kueue, or uninstall kueue-trainer"
 
 // InTree finds out whether Kueue's own TrainJob integration is active too. Two

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package starts
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+func child(replicatedJob string, n int32, status batchv1.JobStatus, changes ...func(*batchv1.Job)) batchv1.Job {
+	name := "job-" + replicatedJob + "-0"
+	return *kit.With(&batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: replicatedJob}},
+		Spec:       batchv1.JobSpec{Parallelism: new(n), Completions: new(n)},
+		Status:     status,
+	}, changes...)
+}
+
+func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
+
+func exclusive(job *batchv1.Job) {
+	job.Spec.Template.Annotations = map[string]string{jobsetapi.ExclusiveKey: "rack"}
+}
+
+func selecting(job *batchv1.Job) {
+	job.Spec.Template.Annotations[jobsetapi.NodeSelectorStrategyKey] = "rack"
+}
+
+func TestLackOf(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "trainjob"}}
+	complete := batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
+	failed := batchv1.JobStatus{Failed: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}
+	plain, both := kit.ReplicatedJobs("node", 1), slices.Concat(kit.ReplicatedJobs("first", 1), kit.ReplicatedJobs("node", 1))
+	inOrder := func(js *jobsetapi.JobSet) {
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+	}
+	staged := []jobsetapi.ReplicatedJob{{Name: "download", Replicas: 1}, {Name: "node", Replicas: 1,
+		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
+	byTrainer := func(what string) *Lack { return &Lack{What: what, Kind: "TrainJob", Asked: []types.UID{"trainjob"}} }
+	byJobSet := func(what string) *Lack { return &Lack{What: what, Kind: "JobSet", Asked: []types.UID{"js"}} }
+	type row struct {
+		replicated []jobsetapi.ReplicatedJob
+		none       bool
+		change     func(*jobsetapi.JobSet)
+		jobs       []batchv1.Job
+		want       *Lack
+	}
+	expect.Rows(t, map[string]row{
+		"no JobSet":          {none: true, want: byTrainer("Trainer has not made JobSet job")},
+		"a suspended JobSet": {change: func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(true) }, want: byTrainer("Trainer has not resumed JobSet job")},
+		"a JobSet that goes": {change: func(js *jobsetapi.JobSet) { js.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: byTrainer("JobSet job is still being deleted")},
+		"a finished JobSet":  {change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
+		"a suspended child":  {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{}, suspended)}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
+		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &Lack{What: "the Job controller has not made 2 of 2 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 2}},
+		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &Lack{What: "the Job controller has not made 1 of 4 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 1, Live: true, Pods: true}},
+		"the others wait for the first to be scheduled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive)}},
+		"the first itself is missing": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{}, exclusive)},
+			want: &Lack{What: "the Job controller has not made 4 of 4 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 4}},
+		"none waits where nodes are labeled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive, selecting)},
+			want: &Lack{What: "the Job controller has not made 3 of 4 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 3, Live: true, Pods: true}},
+		"all pods": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
+		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: new(int32(2))})}},
+		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
+		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
+		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
+			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 1, Pods: true, Made: true}},
+		"a Job of no pods":                   {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
+		"a stage whose turn has not come":    {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
+		"a stage whose turn has come":        {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
+		"a stage after one that failed":      {replicated: staged, jobs: []batchv1.Job{child("download", 1, failed)}},
+		"a Job that ended as it was stopped": {jobs: []batchv1.Job{child("node", 1, complete, suspended)}},
+		"no pod of two Jobs": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{}), child("node", 1, batchv1.JobStatus{})},
+			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-first-0", Kind: "Job", Asked: []types.UID{"job-first-0", "job-node-0"}, Missing: 2}},
+		"no pod beside a Job that failed for good": {replicated: both, jobs: []batchv1.Job{child("first", 1, failed), child("node", 1, batchv1.JobStatus{})},
+			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 1}},
+		"a pod failed, and another Job is done": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Failed: 1}), child("node", 1, batchv1.JobStatus{Succeeded: 1})},
+			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-first-0", Kind: "Job", Asked: []types.UID{"job-first-0"}, Missing: 1, Pods: true, Made: true}},
+		"a later stage in order, after one that is ready": {replicated: both, change: inOrder, want: &Lack{What: "JobSet has not resumed child Job job-node-0", Kind: "JobSet", Asked: []types.UID{"js"}, Live: true, Pods: true},
+			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1, Ready: new(int32(1))}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+		"a later stage in order": {replicated: both, change: inOrder, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+	}, func(t *testing.T, tc row) {
+		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "js"}}
+		if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {
+			js.Spec.ReplicatedJobs = plain
+		}
+		kit.With(js, tc.change)
+		if tc.none {
+			js = nil
+		}
+		expect.Same(t, "Unexpected lack", tc.want, Of(job, js, tc.jobs))
+	})
+}
