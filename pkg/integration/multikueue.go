@@ -136,14 +136,8 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 // awaitLastPod returns when to look again for the pods of a Workload that nothing is charged for in
 // its place, 0 when none is left and none comes.
 func awaitLastPod(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
-	left, err := j.pods().AnyLeft(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if !left {
-		return j.pods().MayRunYet(&j.TrainJob), nil
-	}
-	return podtracking.RecheckIn(wl.DeletionTimestamp.Time), nil
+	wait, _, err := j.pods().AwaitLast(ctx, &j.TrainJob, wl.DeletionTimestamp.Time)
+	return wait, err
 }
 
 func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) error {

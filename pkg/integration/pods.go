@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -235,7 +234,7 @@ func (j *job) mayHavePods(ctx context.Context) bool {
 	j.podsThere = &podsAnswer{}
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		j.podsThere.may = true
-	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
+	} else if j.podsThere.releases = releases(ctx, j); j.podsThere.releases != "" {
 		pods, err := j.pods().Left(ctx)
 		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !j.notStarted(ctx)
 	}
@@ -254,14 +253,14 @@ func (j *job) notStarted(ctx context.Context) bool {
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
 func letQuotaGo(ctx context.Context, j *job) {
-	if j.podsThere == nil || j.podsThere.release == nil {
+	if j.podsThere == nil || j.podsThere.releases == "" {
 		return
 	}
-	release := j.podsThere.release
-	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
-	j.record.start.QuotaGoes(release.workload)
-	if release.deleted {
-		j.deps.ledger.Leave(release.workload)
+	wl := j.holdingQuota()
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", j.podsThere.releases)
+	j.record.start.QuotaGoes(wl.UID)
+	if !wl.DeletionTimestamp.IsZero() {
+		j.deps.ledger.Leave(wl.UID)
 	}
 }
 
@@ -277,43 +276,31 @@ func keepsQuota(j *job, reason jobframework.StopReason) error {
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
 	may bool
-	// release is set where the caches know of none, and quota is given back if that is so.
-	release *release
+	// releases is set where the caches know of none, and quota is given back if that is so.
+	releases string
 }
 
-// release is quota that is given back once the job has no pods any more.
-type release struct {
-	workload types.UID
-	// why is for the log.
-	why string
-	// deleted is set where the Workload goes with the quota.
-	deleted bool
-}
-
-// releases returns the quota that is given back once the job is not active any more, nil for none.
-func releases(ctx context.Context, j *job) *release {
-	wl := j.holdingQuota()
-	if wl == nil {
-		return nil
-	}
-	because := func(why string) *release { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()} }
-	switch {
+// releases says for the log why quota is given back once the job is not active any more; empty: none is.
+func releases(ctx context.Context, j *job) string {
+	switch wl := j.holdingQuota(); {
+	case wl == nil:
+		return ""
 	case j.TrainJob.Finished():
-		return because("Finished")
+		return "Finished"
 	case !wl.DeletionTimestamp.IsZero():
-		return because("WorkloadDeleted")
+		return "WorkloadDeleted"
 	case kueuelib.IsEvicted(wl):
-		return because(state.ReasonOf(wl, kueue.WorkloadEvicted))
+		return state.ReasonOf(wl, kueue.WorkloadEvicted)
 	case !kueuelib.IsActive(wl):
-		return because("Deactivated")
+		return "Deactivated"
 	case wl.Spec.QueueName != jobframework.QueueName(j):
-		return because("QueueChanged")
+		return "QueueChanged"
 	case !state.SameTimeLimit(wl, &j.TrainJob):
-		return because("TimeLimitChanged")
+		return "TimeLimitChanged"
 	case j.IsSuspended() && changedPodSets(ctx, j, wl):
-		return because("PodSetsChanged")
+		return "PodSetsChanged"
 	}
-	return nil
+	return ""
 }
 
 // changedPodSets reports whether the job asks for something else than its Workload, which jobframework deletes for it.

@@ -312,8 +312,11 @@ func beganUnmanaged(ctx context.Context, j *job) (bool, error) {
 	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages {
 		return false, nil
 	}
-	if placed, err := placedByUs(j); err != nil || placed {
-		return false, err
+	if j.deps.Field.Has(&j.Spec) {
+		// Our entry says more than that nothing is placed.
+		if placements, err := freed(j); err != nil || j.deps.Field.Set(&j.DeepCopy().Spec, placements) {
+			return false, err
+		}
 	}
 	js := j.jobSet()
 	if js == nil || podset.Placed(js) {
@@ -369,18 +372,6 @@ func freed(j *job) ([]patch.Placement, error) {
 		return patch.AllFreed(j.deps.Field, &j.Spec)
 	}
 	return podset.FreedIn(j.jobSet()), nil
-}
-
-// placedByUs reports whether our entry says more than that nothing is placed.
-func placedByUs(j *job) (bool, error) {
-	if !j.deps.Field.Has(&j.Spec) {
-		return false, nil
-	}
-	placements, err := patch.AllFreed(j.deps.Field, &j.Spec)
-	if err != nil {
-		return false, err
-	}
-	return j.deps.Field.Set(&j.DeepCopy().Spec, placements), nil
 }
 
 // begun reports whether all that a JobSet runs had started at a time: what it has yet to make, or to resume, would ask

@@ -30,7 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -58,51 +58,36 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0, "A TrainJob that has the gate is written, or its runtime read %d times", reads)
 }
 
-// kubectl replace --force deletes a TrainJob and makes it again at once.
-func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
-	stored, _ := suspendedJob()
-	stored.CreationTimestamp = metav1.Now()
-	former := stored.DeepCopy()
-	former.UID = "former"
-	wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held)
-	r, _ := newReconciler(t, stored, wl)
-	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
-	expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
-	expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The former job's Workload is still there")
-	var left kueue.WorkloadList
-	expect.NoError(t, r.deps.client.List(t.Context(), &left))
-	expect.That(t, len(left.Items) == 0, "The new job queues before its child Jobs are there: %v", left.Items)
-}
-
-// Whoever may edit Workloads may keep one, and Kueue counts the quota of what is there.
+// Whoever may edit Workloads may keep one, and Kueue counts the quota of what is there. MultiKueue takes every end of a copy
+// but one for that of the job.
 func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 	type row struct {
 		finalizers []string
-		alive      bool
+		wl         func(*kueue.Workload)
 		// runs is set for a job that is not suspended yet.
 		runs bool
 		pods []client.Object
-		want bool
+		// want is why the Workload is finished.
+		want string
 	}
+	mine := []string{"example.com/mine"}
 	expect.Rows(t, map[string]row{
-		"let go, and kept by somebody": {finalizers: []string{"example.com/mine"}, want: true},
-		"of a job that is to stop":     {finalizers: []string{"example.com/mine"}, runs: true},
-		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pods: []client.Object{inttest.PodOf("team", "llm")}},
-		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
-		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}},
-		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
+		"let go, and kept by somebody": {finalizers: mine, wl: deleted, want: "Deleted"},
+		"of a copy, let go":            {finalizers: mine, wl: kit.All(kit.Copied, deleted), want: kueue.WorkloadFinishedReasonOutOfSync},
+		"of a job that is to stop":     {finalizers: mine, wl: deleted, runs: true},
+		"of a job with a pod left":     {finalizers: mine, wl: deleted, pods: []client.Object{inttest.PodOf("team", "llm")}},
+		"not let go":                   {finalizers: append(mine, kueue.ResourceInUseFinalizerName), wl: deleted},
+		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}, wl: deleted},
+		"not deleted":                  {finalizers: mine},
 	}, func(t *testing.T, tc row) {
-		wl := inttest.AdmittedOf("uid")
+		wl := inttest.AdmittedOf("uid", tc.wl)
 		wl.Finalizers = tc.finalizers
-		if !tc.alive {
-			deleted(wl)
-		}
 		r, _ := onStatuses(t, append(tc.pods, wl)...)
 		trainJob := inttest.Job("uid")
 		trainJob.Spec.Suspend = new(!tc.runs)
 		expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
 		inttest.Reload(t, r.deps.client, wl)
-		expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
+		expect.Same(t, "Why the Workload is finished", tc.want, state.ReasonOf(wl, kueue.WorkloadFinished))
 	})
 }
 
@@ -364,4 +349,14 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
 	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
 		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
+}
+
+// A user who writes to the TrainJob all the time shall not keep the manager from looking at its Workload.
+func TestAConflictOverTheJobSaysNothingOfItsWorkload(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+	j := jobOf(t, r, stored)
+	_, err := j.answer(t.Context(), result{err: apierrors.NewConflict(jobclient.Resource, stored.Name, errors.New("overtaken"))})
+	expect.NoError(t, err)
+	expect.That(t, !r.deps.expectations.Outdated(j.key, j.view.Workloads), "The Workload counts as an old view")
 }

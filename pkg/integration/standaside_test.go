@@ -50,20 +50,15 @@ func TestYieldIsToldEachTime(t *testing.T) {
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
 func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 	job, left := inttest.Job("uid"), inttest.AdmittedOf("uid")
-	type row struct {
-		there []client.Object
-		again bool
-	}
-	expect.Rows(t, map[string]row{
-		"a job that is there":          {there: []client.Object{job.DeepCopy(), left.DeepCopy()}},
+	expect.Rows(t, map[string]expect.Row[[]client.Object, bool]{
+		"a job that is there":          {In: []client.Object{job.DeepCopy(), left.DeepCopy()}},
 		"one that is gone":             {},
-		"and one that left a Workload": {there: []client.Object{left.DeepCopy()}, again: true},
-	}, func(t *testing.T, tc row) {
-		r, _ := newReconciler(t, tc.there...)
+		"and one that left a Workload": {In: []client.Object{left.DeepCopy()}, Want: true},
+	}, func(t *testing.T, tc expect.Row[[]client.Object, bool]) {
+		r, _ := newReconciler(t, tc.In...)
 		r.deps.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.deps.client))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-		again := result.RequeueAfter > 0
-		expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
+		expect.That(t, err == nil && result.RequeueAfter > 0 == tc.Want, "Comes again in %s (%v), want that: %t", result.RequeueAfter, err, tc.Want)
 		expect.Same(t, "Unexpected number of records", 0, len(known(r.deps.records)))
 	})
 }
@@ -220,19 +215,15 @@ func TestLeaveAlone(t *testing.T) {
 // jobframework looks at no job without a queue where Kueue does not manage these. The gate goes in two writes, each with a
 // time of its own: Trainer's webhook would spell the job's amounts in another way.
 func TestWorkloadOfNoQueueGoes(t *testing.T) {
-	type row struct {
-		wl    func(*kueue.Workload)
-		stays bool
-	}
-	expect.Rows(t, map[string]row{
-		"it waits":                            {wl: kit.Held},
-		"it is deleted, and kept by somebody": {wl: going, stays: true},
-		"it says that the job has ended":      {wl: hasFailed, stays: true},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[func(*kueue.Workload), bool]{
+		"it waits":                            {In: kit.Held},
+		"it is deleted, and kept by somebody": {In: going, Want: true},
+		"it says that the job has ended":      {In: hasFailed, Want: true},
+	}, func(t *testing.T, tc expect.Row[func(*kueue.Workload), bool]) {
 		stored, js := suspendedJob()
 		stored.Labels = nil
 		place(t, stored, patch.Gated("node"))
-		wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" }, tc.wl)
+		wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" }, tc.In)
 		r, _ := newReconciler(t, stored, js, wl)
 		var entries []bool
 		r.deps.client = kit.Writes(r.deps.client, func(w kit.Write) error {
@@ -246,7 +237,7 @@ func TestWorkloadOfNoQueueGoes(t *testing.T) {
 		for range 3 {
 			reconcileOnce(t, r)
 		}
-		expect.Same(t, "It is still there", tc.stays, inttest.Exists(t, r.deps.client, wl))
+		expect.Same(t, "It is still there", tc.Want, inttest.Exists(t, r.deps.client, wl))
 		expect.Same(t, "Unexpected writes of our entry", []bool{false, true}, entries)
 		expect.That(t, !r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "The job keeps the gate")
 	})

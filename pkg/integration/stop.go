@@ -108,14 +108,11 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 
 // awaitLastPodOf waits for the pods of a deleted TrainJob that stops since a time, and until no others can come.
 func awaitLastPodOf(ctx context.Context, j *job, since time.Time) result {
-	switch left, err := j.pods().AnyLeft(ctx); {
-	case err != nil:
-		return ofError(err)
-	case left:
-		return result{done: true, again: podtracking.RecheckIn(since), err: reportPodsLeft(ctx, j)}
+	wait, left, err := j.pods().AwaitLast(ctx, &j.TrainJob, since)
+	if left {
+		err = reportPodsLeft(ctx, j)
 	}
-	wait := j.pods().MayRunYet(&j.TrainJob)
-	return result{done: wait > 0, again: wait}
+	return result{done: wait > 0, again: wait, err: err}
 }
 
 // deleteCopies deletes the Workloads that MultiKueue made for a deleted job which stays for somebody's finalizer, when

@@ -551,3 +551,19 @@ func TestOvertakenWorkload(t *testing.T) {
 		"nothing happened":         {},
 	})
 }
+
+// What somebody changed since we looked is looked at again first.
+func TestWorkloadThatChangedMeanwhileStays(t *testing.T) {
+	wl := inttest.WorkloadOf(inttest.Job("a"))
+	c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
+	inttest.Reload(t, c, wl)
+	marked := kit.With(wl.DeepCopy(), func(wl *kueue.Workload) { wl.Annotations = map[string]string{"a": "b"} })
+	expect.NoError(t, c.Update(t.Context(), marked.DeepCopy()))
+	for what, err := range map[string]error{
+		"it goes":                       GiveUpWorkload(t.Context(), c, wl),
+		"it is changed by an old view":  PatchWorkload(t.Context(), c, wl, marked, "%s"),
+		"its status is, by an old view": PatchWorkloadStatus(t.Context(), c, wl, marked, "%s"),
+	} {
+		expect.That(t, apierrors.IsConflict(err), "%s: %v", what, err)
+	}
+}

@@ -3,11 +3,13 @@
 package jobmetrics
 
 import (
+	"context"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -144,4 +146,22 @@ func OfWorkloads(recorder *metrics.Recorder) predicate.Predicate {
 			return true
 		},
 	}
+}
+
+// FactsOf finds in the caches what the ledger does not read off a Workload. What cannot be read is left out: the next look has it.
+func FactsOf(ctx context.Context, cached client.Reader, wl *kueue.Workload, userLabel string, waitsForPods bool) ledger.Facts {
+	var job *trainjob.TrainJob
+	if owner := state.ControllerOfKind(wl, trainjob.GVK); owner != nil {
+		found := &trainjob.TrainJob{}
+		if cached.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: owner.Name}, found) == nil && found.UID == owner.UID {
+			job = found
+		}
+	}
+	facts := ledger.FactsOf(job, userLabel)
+	facts.WaitsForPods = waitsForPods
+	if job != nil && !facts.WaitsForPods {
+		view, _ := state.Observe(ctx, cached, client.ObjectKeyFromObject(job))
+		facts.Started = ledger.StartOf(job, wl, view.ChildJobsOf(job))
+	}
+	return facts
 }

@@ -276,6 +276,18 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 	return min(ResumeGrace, max(0, written.Add(ResumeGrace).Sub(p.View.At)))
 }
 
+// AwaitLast returns when to look again for the last pod of a job that stops since a time, 0 when none is left and none comes, and
+// whether one is left.
+func (p Pods) AwaitLast(ctx context.Context, job *trainjob.TrainJob, since time.Time) (wait time.Duration, left bool, err error) {
+	if left, err = p.AnyLeft(ctx); err != nil {
+		return 0, false, err
+	}
+	if left {
+		return RecheckIn(since), true, nil
+	}
+	return p.MayRunYet(job), false, nil
+}
+
 // MayRunYet returns how long the JobSet of a job that is deleted, and has quota, may still get pods: until the garbage collector
 // has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
 // pods of a TrainJob that is gone, but not when there is another one of its name.

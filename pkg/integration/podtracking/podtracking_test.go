@@ -4,7 +4,6 @@ package podtracking
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -345,6 +343,7 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 		"the Job controller has not seen that it runs": {},
 		"a Job of the run before has ended":            {child: kit.All(kit.Completed, func(j *batchv1.Job) { j.Status.StartTime = new(metav1.Now()) })},
 		"a JobSet is still suspended":                  {suspended: true, child: kit.Active(1)},
+		"a Job of a former JobSet runs":                {child: kit.All(kit.Active(1), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "former" })},
 	}, func(t *testing.T, tc row) {
 		job := inttest.Job("a")
 		js := inttest.JobSetOf(job, tc.suspended)
@@ -371,24 +370,6 @@ func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainj
 	return spec.RuntimePatches
 }
 
-// A list comes in parts: thousands of pods of somebody's own stand before the ones that are left.
-func TestLeftReadsEachPart(t *testing.T) {
-	own := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
-	parts := map[string]corev1.PodList{
-		"":     {ListMeta: metav1.ListMeta{Continue: "next"}, Items: []corev1.Pod{*own}},
-		"next": {Items: []corev1.Pod{*inttest.PodOf("ns", "job")}},
-	}
-	live := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		options := (&client.ListOptions{}).ApplyOptions(opts)
-		part, ok := parts[options.Continue]
-		expect.That(t, ok && options.Limit == state.AtATime, "asked for %d pods from %q", options.Limit, options.Continue)
-		delete(parts, options.Continue)
-		part.DeepCopyInto(list.(*corev1.PodList))
-		return nil
-	}})
-	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: live, View: state.View{Name: jobKey}}.Left(t.Context()))(t)))
-}
-
 // The caches may have a Job from before its start, when its pods had no label of Kueue's, and know only the next JobSet of the name.
 func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
 	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j",
@@ -398,18 +379,6 @@ func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
 	view := state.View{Name: jobKey, Jobs: []batchv1.Job{*child}, JobSet: &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "next"}}}
 	c := inttest.Fake(stored, inttest.PodOf("ns", "job")).Build()
 	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: inttest.PodsByPhase(c), View: view}.Left(t.Context()))(t)))
-}
-
-func TestAJobOfAFormerJobSetIsNoAnswer(t *testing.T) {
-	job := inttest.Job("a")
-	js := inttest.JobSetOf(job, false)
-	former := kit.With(js.DeepCopy(), func(js *jobsetapi.JobSet) { js.UID = "former" })
-	expectations := testenv.LedSince(time.Time{})
-	expectations.ExpectResume(job)
-	Pods{View: viewOf(t, inttest.Fake(js, kit.ChildJob(former, "node", kit.Active(1))).Build(), job), Expectations: expectations}.NoteResumed(job)
-	job.Generation++
-	_, waits := expectations.StoppedBeforeResume(job)
-	expect.That(t, waits, "a Job of a former JobSet counts as Trainer's answer")
 }
 
 // Kueue refuses pods of a TrainJob that is gone, until there is another one of its name.

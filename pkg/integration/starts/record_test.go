@@ -35,7 +35,9 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 // Kueue admits the same Workload again: what it lacked before counts no more, nor that it was complete.
 func TestLacksBeginsWithEachAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at := func(seconds int64) Admission { return AdmissionOf(inttest.AdmittedOf("a", kit.Since(time.Unix(seconds, 0)))) }
+		at := func(seconds int64) Admission {
+			return AdmissionOf(inttest.AdmittedOf("a", kit.Since(time.Unix(seconds, 0))))
+		}
 		s, first, second := &Record{}, at(1), at(2)
 		s.Lacks(first, time.Minute, 0)
 		time.Sleep(time.Hour)
