@@ -179,11 +179,11 @@ func (t *stuckReasons) StuckReason(uid types.UID) string {
 	return t.byUID[uid].last
 }
 
-// Broadcast returns a recorder of events by controller, which c writes, each with its own note.
+// broadcast returns a recorder of events by controller, which c writes, each with its own note.
 // client-go counts an event for a repetition of a former one that has the same reason and is about
 // the same version of an object, and drops its note; what a TrainJob waits for may change while
 // nobody changes the TrainJob. It records after the end of ctx, too: the last events tell most.
-func Broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme, controller string) (events.EventRecorder, error) {
+func broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme, controller string) (events.EventRecorder, error) {
 	broadcaster := events.NewBroadcaster(sink{&events.EventSinkImpl{Interface: c}})
 	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("recording events of %s: %w", controller, err)
@@ -222,11 +222,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the client of events: %w", err)
 	}
-	broadcast, err := Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme(), ReportingController)
+	told, err := broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme(), ReportingController)
 	if err != nil {
 		return nil, err
 	}
-	return New(broadcast), nil
+	return New(told), nil
 }
 
 // eventsPerSecond are written at most, beside all other requests.

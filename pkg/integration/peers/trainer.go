@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peers says whether the manager may act on TrainJobs, and for which Trainer: it
-// stands aside for Kueue's in-tree integration (intree.go; answer.go has what the looks for it
-// found), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while
-// another Trainer is being rolled out (rollout.go). Whenever that changes, every TrainJob is
-// looked at again.
+// Package peers says whether the manager may act on TrainJobs, and for which Trainer: it stands aside for Kueue's in-tree
+// integration (intree.go), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while another Trainer is
+// being rolled out (rollout.go). Whenever that changes, every TrainJob is looked at again.
 package peers
 
 import (

@@ -3,7 +3,7 @@
 // Package state reads what there is of a TrainJob, and answers what that means: may it run, does
 // it hold quota, since when does it stop.
 //
-// reader.go reads from the caches; workloads.go answers by the Workloads of a job, what it does now among it, children.go by what
+// reader.go reads from the caches, and asks the API server; workloads.go answers by the Workloads of a job, what it does now among it, children.go by what
 // Trainer and JobSet made of it.
 package state
 

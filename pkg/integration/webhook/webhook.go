@@ -3,8 +3,8 @@
 // Package webhook is the manager's part of the admission of TrainJobs (this file): it sets
 // suspend and, but for other clusters' jobs, the gate of queued TrainJobs (defaults.go), puts
 // fields back to their stored bytes and refuses too many of these (bytes.go), refuses what could
-// not run or would escape its queue (validate.go, labels.go), and warns of what is in vain
-// (warnings.go). Of Workloads, it puts the deactivation off until pods are gone (deactivation.go).
+// not run or would escape its queue (validate.go), and warns of what is in vain
+// (warnings.go). Of Workloads, it puts the deactivation off until pods are gone (defaults.go).
 // What it answers is counted, and what it refuses is logged (answers.go).
 package webhook
 
