@@ -44,7 +44,7 @@ func releaseCopies(ctx context.Context, j *job) result {
 			// finalizer off.
 			continue
 		}
-		rest, err := state.LiveWorkload(ctx, j.deps.live, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)})
+		rest, err := state.ReadWorkload(ctx, j.deps.live, "Workload", client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)})
 		if err != nil {
 			return ofError(err)
 		}

@@ -470,6 +470,10 @@ func TestReleaseCopies(t *testing.T) {
 		"with a pod, and one that others made":     {wl: copyOf(ours), there: []client.Object{podLeft(), planted}, kept: true, charged: true},
 		"with a pod, and one of another job":       {wl: copyOf(ours), there: []client.Object{podLeft(), others}, kept: true, charged: true},
 		"without quota, and one that others made":  {wl: changed(kit.Deactivated), there: []client.Object{idle}, remains: true},
+		// Kueue deactivates what its manager cluster evicts, at any moment.
+		"without quota, and with one that has none": {wl: changed(kit.Deactivated), there: []client.Object{podLeft(), remainderOf(copyOf())}},
+		"without quota, and with one that has": {wl: changed(kit.Deactivated), remains: true,
+			there: []client.Object{podLeft(), kit.With(remainderOf(copyOf()), func(rest *kueue.Workload) { rest.Status = charged.Status })}},
 		"with a pod, and Kueue has its quota back": {wl: changed(kit.Deactivated), there: []client.Object{podLeft()}},
 		"with a pod that no JobSet made":           {wl: copyOf(ours), there: []client.Object{plain}},
 		"with a pod, and charged to nobody":        {wl: changed(unknown), there: []client.Object{podLeft()}},
@@ -561,21 +565,6 @@ func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
 		expect.That(t, w.look(t) && w.get(t, wl.Name) != nil && kueuelib.HasQuotaReservation(w.get(t, rest.Name)),
 			"By a clock %s, the remainder is not charged, or the Workload goes before it is seen to be", clock)
 		expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "By a clock %s, the Workload stays though its remainder is charged", clock)
-	}
-}
-
-// Kueue deactivates what its manager cluster evicts, at any moment.
-func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
-	for _, charged := range []bool{false, true} {
-		wl := changed(kit.Deactivated)
-		rest := remainderOf(wl)
-		if charged {
-			rest.Status = placeholder.Charge(copyOf())
-		}
-		w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
-		w.delete(t, wl)
-		expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays")
-		expect.Same(t, "A remainder that is charged is there", charged, w.get(t, rest.Name) != nil)
 	}
 }
 

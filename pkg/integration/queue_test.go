@@ -47,8 +47,7 @@ func TestNotYet(t *testing.T) {
 	}
 	two := inttest.JobSetOf(trainJob, false, jobsetapi.ReplicatedJob{Name: "a", Replicas: 1}, jobsetapi.ReplicatedJob{Name: "b", Replicas: 2})
 	queues := []client.Object{inttest.JobSetOf(trainJob, false, two.Spec.ReplicatedJobs[0]), child("a", 0)}
-	former := trainJob.DeepCopy()
-	former.UID = "former"
+	former := formerOf(trainJob)
 	left := inttest.WorkloadOf(former, kit.Held, deleted)
 	type row struct {
 		// waited is what we remember of earlier looks.

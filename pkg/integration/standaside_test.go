@@ -246,8 +246,7 @@ func TestWorkloadOfNoQueueGoes(t *testing.T) {
 // Nothing else brings a job here again that is left alone, and the quota of a former one of its name hangs on that.
 func TestFormerJobIsLookedAtWhereItsSuccessorIsLeftAlone(t *testing.T) {
 	stored, _ := suspendedJob()
-	former := stored.DeepCopy()
-	former.UID = "former"
+	former := formerOf(stored)
 	wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
 	r, _ := newReconciler(t, stored, wl, inttest.PodOf(jobKey.Namespace, jobKey.Name))
 	manages(r, r.deps.live, false)
@@ -285,42 +284,43 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 
 // Between the two writes that free a job, its user may resume it: Trainer cannot take gate and placement from the JobSet then.
 func TestResumedBeforeItWasFree(t *testing.T) {
+	template := func(js *jobsetapi.JobSet) *corev1.PodTemplateSpec {
+		return &js.Spec.ReplicatedJobs[0].Template.Spec.Template
+	}
+	at := func(gate string) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
+			template(js).Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+		}
+	}
+	gated := at(patch.AdmissionGate)
+	placed := func(js *jobsetapi.JobSet) {
+		template(js).Labels, template(js).Spec.NodeSelector = map[string]string{kueueconstants.PodSetLabel: "node"}, map[string]string{"gpu": "h100"}
+	}
 	type row struct {
-		gate, placed, entry, jobSetRuns bool
+		jobSet            func(*jobsetapi.JobSet)
+		entry, jobSetRuns bool
 		// waits is set where nobody resumed it, and the second write is missing.
 		waits bool
-		// other has its JobSet have somebody else's gate.
-		other bool
 		// noQueue is set where Kueue managed jobs without one, and the namespace is Kueue's.
 		noQueue bool
 		want    string
 	}
 	expect.Rows(t, map[string]row{
-		"its JobSet keeps the gate, without our entry":        {gate: true, want: "gone"},
-		"the same of a job without a queue":                   {gate: true, noQueue: true, want: "gone"},
-		"its JobSet keeps a placement, without our entry":     {placed: true, want: "gone"},
-		"the same placement of a job without a queue":         {placed: true, noQueue: true, want: "gone"},
-		"nobody resumed it, and its JobSet keeps the gate":    {gate: true, waits: true, want: "suspended"},
-		"nobody resumed it, and its JobSet keeps a placement": {placed: true, waits: true, want: "suspended"},
+		"its JobSet keeps the gate, without our entry":        {jobSet: gated, want: "gone"},
+		"the same of a job without a queue":                   {jobSet: gated, noQueue: true, want: "gone"},
+		"its JobSet keeps a placement, without our entry":     {jobSet: placed, want: "gone"},
+		"the same placement of a job without a queue":         {jobSet: placed, noQueue: true, want: "gone"},
+		"nobody resumed it, and its JobSet keeps the gate":    {jobSet: gated, waits: true, want: "suspended"},
+		"nobody resumed it, and its JobSet keeps a placement": {jobSet: placed, waits: true, want: "suspended"},
 		"a job without a queue that never had a gate":         {noQueue: true, want: "suspended"},
 		"its JobSet has none":                                 {want: "suspended"},
-		"its JobSet has somebody else's":                      {other: true, noQueue: true, want: "suspended"},
-		"our entry is there":                                  {gate: true, entry: true, want: "suspended"},
-		"its JobSet runs":                                     {gate: true, jobSetRuns: true, want: "runs"},
+		"its JobSet has somebody else's":                      {jobSet: at("example.com/mine"), noQueue: true, want: "suspended"},
+		"our entry is there":                                  {jobSet: gated, entry: true, want: "suspended"},
+		"its JobSet runs":                                     {jobSet: gated, jobSetRuns: true, want: "runs"},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
 		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
-		if tc.gate {
-			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
-		}
-		if tc.placed {
-			template := &js.Spec.ReplicatedJobs[0].Template.Spec.Template
-			template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
-			template.Spec.NodeSelector = map[string]string{"gpu": "h100"}
-		}
-		if tc.other {
-			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
-		}
+		kit.With(js, tc.jobSet)
 		if tc.entry {
 			place(t, stored, patch.Gated("node"))
 		}

@@ -231,8 +231,7 @@ func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
 // Of the former job no pod may be there yet: its JobSet was resumed a moment before it was deleted and made again.
 func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	stored, _ := suspendedJob()
-	former := stored.DeepCopy()
-	former.UID = "former"
+	former := formerOf(stored)
 	resumed, suspended := inttest.JobSetOf(former, false), inttest.JobSetOf(former, true)
 	runs := kit.ChildJob(resumed, "node", func(child *batchv1.Job) {
 		child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
@@ -280,8 +279,7 @@ func TestFormerJobLosesItsQuotaWhateverTheNextOneIs(t *testing.T) {
 		"it has ended":            ended(trainer.TrainJobComplete),
 	}, func(t *testing.T, change func(*trainjob.TrainJob)) {
 		next, _ := suspendedJob()
-		former := next.DeepCopy()
-		former.UID = "former"
+		former := formerOf(next)
 		kit.With(next, change)
 		wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
 		r, _ := newReconciler(t, wl, next, inttest.JobSetOf(next, next.Suspended()))
@@ -337,8 +335,7 @@ func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 	}
 	expect.That(t, (&job{}).IsActive(), "A job whose pods nobody has asked for has none")
 
-	former := stored.DeepCopy()
-	former.UID = "former"
+	former := formerOf(stored)
 	left := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
 	create(t, r, left)
 	for what, of := range map[string]rule{"former": awaitPodsOfFormer, "deleted": awaitPodsOfDeleted} {

@@ -160,6 +160,11 @@ func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
 	return disagreeing(true, true, true, time.Now())
 }
 
+// formerOf is a deleted TrainJob of the same name.
+func formerOf(job *trainjob.TrainJob) *trainjob.TrainJob {
+	return kit.With(job.DeepCopy(), func(job *trainjob.TrainJob) { job.UID = "former" })
+}
+
 func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
 	tb.Helper()
 	patch.Of(trainjob.Trainer23).Set(&job.Spec, placements)

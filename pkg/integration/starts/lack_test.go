@@ -49,6 +49,13 @@ func TestLackOf(t *testing.T) {
 		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
 	byTrainer := func(what string) *Lack { return &Lack{What: what, Kind: "TrainJob", Asked: []types.UID{"trainjob"}} }
 	byJobSet := func(what string) *Lack { return &Lack{What: what, Kind: "JobSet", Asked: []types.UID{"js"}} }
+	byJobs := func(missing int32, what string, jobs ...types.UID) *Lack {
+		return &Lack{What: "the Job controller has not made " + what + " of child Job " + string(jobs[0]), Kind: "Job", Asked: jobs, Missing: missing}
+	}
+	with := func(lack *Lack, live, pods, made bool) *Lack {
+		lack.Live, lack.Pods, lack.Made = live, pods, made
+		return lack
+	}
 	type row struct {
 		replicated []jobsetapi.ReplicatedJob
 		none       bool
@@ -63,33 +70,26 @@ func TestLackOf(t *testing.T) {
 		"a finished JobSet":  {change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
 		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
 		"a suspended child":  {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{}, suspended)}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
-		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &Lack{What: "the Job controller has not made 2 of 2 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 2}},
-		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &Lack{What: "the Job controller has not made 1 of 4 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 1, Live: true, Pods: true}},
-		"the others wait for the first to be scheduled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive)}},
-		"the first itself is missing": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{}, exclusive)},
-			want: &Lack{What: "the Job controller has not made 4 of 4 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 4}},
-		"none waits where nodes are labeled": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive, selecting)},
-			want: &Lack{What: "the Job controller has not made 3 of 4 pods of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 3, Live: true, Pods: true}},
-		"all pods": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
-		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: new(int32(2))})}},
-		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
-		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
-		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
-			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 1, Pods: true, Made: true}},
-		"a Job of no pods":                   {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
-		"a stage whose turn has not come":    {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
-		"a stage whose turn has come":        {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
-		"a stage after one that failed":      {replicated: staged, jobs: []batchv1.Job{child("download", 1, failed)}},
-		"a Job that ended as it was stopped": {jobs: []batchv1.Job{child("node", 1, complete, suspended)}},
-		"no pod of two Jobs": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{}), child("node", 1, batchv1.JobStatus{})},
-			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-first-0", Kind: "Job", Asked: []types.UID{"job-first-0", "job-node-0"}, Missing: 2}},
-		"no pod beside a Job that failed for good": {replicated: both, jobs: []batchv1.Job{child("first", 1, failed), child("node", 1, batchv1.JobStatus{})},
-			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-node-0", Kind: "Job", Asked: []types.UID{"job-node-0"}, Missing: 1}},
-		"a pod failed, and another Job is done": {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Failed: 1}), child("node", 1, batchv1.JobStatus{Succeeded: 1})},
-			want: &Lack{What: "the Job controller has not made 1 of 1 pod of child Job job-first-0", Kind: "Job", Asked: []types.UID{"job-first-0"}, Missing: 1, Pods: true, Made: true}},
-		"a later stage in order, after one that is ready": {replicated: both, change: inOrder, want: &Lack{What: "JobSet has not resumed child Job job-node-0", Kind: "JobSet", Asked: []types.UID{"js"}, Live: true, Pods: true},
-			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1, Ready: new(int32(1))}), child("node", 1, batchv1.JobStatus{}, suspended)}},
-		"a later stage in order": {replicated: both, change: inOrder, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: byJobs(2, "2 of 2 pods", "job-node-0")},
+		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: with(byJobs(1, "1 of 4 pods", "job-node-0"), true, true, false)},
+		"the others wait for the first to be scheduled":   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive)}},
+		"the first itself is missing":                     {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{}, exclusive)}, want: byJobs(4, "4 of 4 pods", "job-node-0")},
+		"none waits where nodes are labeled":              {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1}, exclusive, selecting)}, want: with(byJobs(3, "3 of 4 pods", "job-node-0"), true, true, false)},
+		"all pods":                                        {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
+		"all pods, and some are on their way out":         {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: new(int32(2))})}},
+		"a pod failed and others run":                     {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
+		"the last pods of many":                           {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
+		"the only pod failed, and comes again":            {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})}, want: with(byJobs(1, "1 of 1 pod", "job-node-0"), false, true, true)},
+		"a Job of no pods":                                {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
+		"a stage whose turn has not come":                 {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
+		"a stage whose turn has come":                     {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
+		"a stage after one that failed":                   {replicated: staged, jobs: []batchv1.Job{child("download", 1, failed)}},
+		"a Job that ended as it was stopped":              {jobs: []batchv1.Job{child("node", 1, complete, suspended)}},
+		"no pod of two Jobs":                              {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{}), child("node", 1, batchv1.JobStatus{})}, want: byJobs(2, "1 of 1 pod", "job-first-0", "job-node-0")},
+		"no pod beside a Job that failed for good":        {replicated: both, jobs: []batchv1.Job{child("first", 1, failed), child("node", 1, batchv1.JobStatus{})}, want: byJobs(1, "1 of 1 pod", "job-node-0")},
+		"a pod failed, and another Job is done":           {replicated: both, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Failed: 1}), child("node", 1, batchv1.JobStatus{Succeeded: 1})}, want: with(byJobs(1, "1 of 1 pod", "job-first-0"), false, true, true)},
+		"a later stage in order, after one that is ready": {replicated: both, change: inOrder, want: with(byJobSet("JobSet has not resumed child Job job-node-0"), true, true, false), jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1, Ready: new(int32(1))}), child("node", 1, batchv1.JobStatus{}, suspended)}},
+		"a later stage in order":                          {replicated: both, change: inOrder, jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), child("node", 1, batchv1.JobStatus{}, suspended)}},
 	}, func(t *testing.T, tc row) {
 		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "js"}}
 		if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {

@@ -130,11 +130,11 @@ func (v View) ChildJobsOf(job *trainjob.TrainJob) []batchv1.Job {
 	return slices.DeleteFunc(slices.Clone(v.Jobs), func(child batchv1.Job) bool { return js == nil || !IsControlledBy(&child, js) })
 }
 
-// LiveWorkload asks the API server for a Workload; nil where there is none.
-func LiveWorkload(ctx context.Context, live client.Reader, key client.ObjectKey) (*kueue.Workload, error) {
+// ReadWorkload reads a Workload, or what Workload that is; nil where there is none.
+func ReadWorkload(ctx context.Context, from client.Reader, what string, key client.ObjectKey) (*kueue.Workload, error) {
 	wl := &kueue.Workload{}
-	if err := live.Get(ctx, key, wl); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading Workload %s: %w", key, err)
+	if err := from.Get(ctx, key, wl); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", what, key, err)
 	} else if err != nil {
 		return nil, nil
 	}
@@ -145,7 +145,7 @@ func LiveWorkload(ctx context.Context, live client.Reader, key client.ObjectKey)
 // or the one that jobframework makes.
 func StillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJob) (bool, error) {
 	name := cmp.Or(jobframework.PrebuiltWorkloadNameFor(job), jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK))
-	wl, err := LiveWorkload(ctx, live, client.ObjectKey{Namespace: job.Namespace, Name: name})
+	wl, err := ReadWorkload(ctx, live, "Workload", client.ObjectKey{Namespace: job.Namespace, Name: name})
 	if err != nil || wl == nil {
 		return false, err
 	}
@@ -160,7 +160,7 @@ func SameTimeLimit(wl *kueue.Workload, job *trainjob.TrainJob) bool {
 
 // AdmissionStands asks the API server whether the admission that the cache knows still stands.
 func AdmissionStands(ctx context.Context, live client.Reader, cached *kueue.Workload) (bool, error) {
-	wl, err := LiveWorkload(ctx, live, client.ObjectKeyFromObject(cached))
+	wl, err := ReadWorkload(ctx, live, "Workload", client.ObjectKeyFromObject(cached))
 	if err != nil || wl == nil {
 		return false, err
 	}
