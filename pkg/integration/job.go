@@ -68,16 +68,13 @@ var (
 	_ jobframework.TopLevelJob            = (*job)(nil)
 )
 
-func (j *job) Object() client.Object { return &j.TrainJob }
-
+func (j *job) Object() client.Object        { return &j.TrainJob }
 func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
+func (j *job) IsSuspended() bool            { return j.Suspended() }
+func (j *job) Suspend()                     { j.Spec.Suspend = ptr.To(true) }
 
 // IsTopLevel implements jobframework.TopLevelJob: whatever owner a tenant names, its Workload is the job's own.
 func (j *job) IsTopLevel() bool { return true }
-
-func (j *job) IsSuspended() bool { return j.Suspended() }
-
-func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 
 // describe returns the PodSets of the effective TrainJob, as jobframework compares them, or why it could not run. The list
 // is the caller's.

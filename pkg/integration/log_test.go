@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -106,13 +107,20 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
-// Who stands aside says so of each TrainJob once.
-func TestStandingAsideIsLogged(t *testing.T) {
+// Who stands aside says so of each TrainJob once, and again the next time that it does.
+func TestStandingAsideIsToldEachTime(t *testing.T) {
 	stored, _ := suspendedJob()
-	r, _ := newReconciler(t, stored)
+	r, recorder := newReconciler(t, stored)
 	l := &logged{reconciler: r}
-	r.deps.inTree = testenv.InTree(t, true)
 	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: jobKey}}
-	expect.Same(t, "The log has", want, l.look(t))
-	expect.Same(t, "At the next look, the log has", nil, l.look(t))
+	for _, step := range []struct {
+		active bool
+		want   []said
+	}{{true, want}, {true, nil}, {false, nil}, {true, want}, {true, nil}} {
+		r.deps.inTree = testenv.InTree(t, step.active)
+		if got := l.look(t); step.active {
+			expect.Same(t, "The log has", step.want, got)
+		}
+	}
+	expect.Same(t, "Unexpected number of events for two times", 2, len(eventsSoFar(recorder, jobevents.ReasonNotAlone)))
 }

@@ -93,17 +93,11 @@ func observeNamespace(ctx context.Context, j *job) result {
 	return ofError(client.IgnoreNotFound(err))
 }
 
-// workloads returns the Workloads of the job.
-func (o *observed) workloads() []*kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
-
-// holdingQuota returns the Workload of the job that holds quota, or nil.
+// What belongs to this very job, by its UID; state.View says more of each.
+func (o *observed) workloads() []*kueue.Workload  { return o.view.WorkloadsOf(&o.TrainJob) }
 func (o *observed) holdingQuota() *kueue.Workload { return o.view.HoldingQuota(&o.TrainJob) }
-
-// jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that could run.
-func (o *observed) jobSet() *jobsetapi.JobSet { return o.view.JobSetOf(&o.TrainJob) }
-
-// childJobs returns the Jobs that JobSet made for the job.
-func (o *observed) childJobs() []batchv1.Job { return o.view.ChildJobsOf(&o.TrainJob) }
+func (o *observed) jobSet() *jobsetapi.JobSet     { return o.view.JobSetOf(&o.TrainJob) }
+func (o *observed) childJobs() []batchv1.Job      { return o.view.ChildJobsOf(&o.TrainJob) }
 
 // pods returns what answers whether there are pods of the job.
 func (j *job) pods() podtracking.Pods { return j.deps.podsIn(j.view) }

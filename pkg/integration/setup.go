@@ -101,9 +101,6 @@ func (e *dependencies) of(served trainjob.TrainerVersion) *dependencies {
 	return &deps
 }
 
-// controllerName is the controller's name in logs and metrics and the source of its events.
-const controllerName = jobevents.ReportingController
-
 // Options are the settings of the integration.
 type Options struct {
 	// Namespace is the manager's own.
@@ -343,7 +340,7 @@ func setupLedger(ctx context.Context, mgr ctrl.Manager, deps *dependencies, opts
 		Facts: func(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 			return jobmetrics.FactsOf(ctx, mgr.GetClient(), wl, opts.UserLabel, deps.kueue.Settings().WaitForPodsReady != nil)
 		},
-		Recorder: mgr.GetEventRecorder(controllerName), Log: mgr.GetLogger().WithName("ledger"), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder(jobevents.ReportingController), Log: mgr.GetLogger().WithName("ledger"), Clock: clock.RealClock{},
 	})
 	if err := deps.ledger.Follow(ctx, mgr.GetCache()); err != nil {
 		return err

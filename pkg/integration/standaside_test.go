@@ -26,7 +26,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -35,17 +34,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
-
-// Whoever was told that the manager stands aside is told again the next time it does.
-func TestYieldIsToldEachTime(t *testing.T) {
-	stored, _ := suspendedJob()
-	r, recorder := newReconciler(t, stored)
-	for _, active := range []bool{true, true, false, true, true} {
-		r.deps.inTree = testenv.InTree(t, active)
-		expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
-	}
-	expect.Same(t, "Unexpected number of events for two times", 2, len(eventsSoFar(recorder, jobevents.ReasonNotAlone)))
-}
 
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
 func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
