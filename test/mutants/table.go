@@ -494,7 +494,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/starts/record.go",
 		bug("a large job loses its quota for a pod that it has got since", "TestLacksBeginsAnewWithFewerPodsMissing", "fewer := missing > 0 && missing < r.Missing", "fewer := false"),
-		bug("a job that is admitted again is judged by its last admission", "TestLacksBeginsWithEachAdmission", "since: state.AdmittedAt(wl).Unix()}", "since: 0}"),
+		bug("a job that is admitted again is judged by its last admission", "TestLacksBeginsWithEachAdmission", "since: state.AdmittedAt(wl).Unix()}", "since: 0 * state.AdmittedAt(wl).Unix()}"),
 	),
 	in("pkg/integration/starts/lack.go",
 		bug("a job whose pods wait for their first one's node loses its quota", "TestLackOf", "exclusive && !selects && state", "exclusive && selects && state"),
