@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,15 @@ func finish(ctx context.Context, j *job) result {
 	}
 	_, err = tellPodsLeft(ctx, j, "finished")
 	return result{done: true, again: podtracking.RecheckIn(since), err: err}
+}
+
+// over reports whether all is done for a finished job. jobframework would tell so again
+// at every look, by an event.
+func over(j *job) bool {
+	workloads := j.workloads()
+	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
+		return !kueuelib.IsFinished(wl) || controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
+	})
 }
 
 // comesBack returns the end of a job that Trainer runs again once its JobSet is deleted, by its TTL

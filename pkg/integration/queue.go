@@ -105,15 +105,6 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 	return awaitUsable(ctx, j, js, jobs)
 }
 
-// over reports whether all is done for a finished job. jobframework would tell so again
-// at every look, by an event.
-func over(j *job) bool {
-	workloads := j.workloads()
-	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
-		return !kueuelib.IsFinished(wl) || controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
-	})
-}
-
 // awaitJobSet is for a job that has waited long enough for its JobSet: it queues without. Where
 // Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
 // again by itself, and the event of the JobSet brings the job here.
@@ -326,6 +317,22 @@ func beganUnmanaged(ctx context.Context, j *job) (bool, error) {
 	return err == nil && begun(js, j.childJobs(), labelled), err
 }
 
+// begun reports whether all that a JobSet runs had started at a time: what it has yet to make, or to resume, would ask
+// for more than anybody ran then.
+func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
+	pods, made := map[string]int32{}, 0
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		pods[rj.Name] = ptr.Deref(rj.Template.Spec.Parallelism, 1)
+		made += int(rj.Replicas)
+	}
+	return len(jobs) == made && !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
+		started := child.Status.StartTime
+		return !podset.JobEnded(&child) && (started == nil || started.After(at) ||
+			ptr.Deref(child.Spec.Parallelism, 1) > pods[child.Labels[jobsetapi.ReplicatedJobNameKey]])
+	})
+}
+
 // free takes gate and placement from a job that waits for nobody any more: from its child Jobs, where JobSet leaves
 // them, and from our entry, in two writes, see patch.Stamp: our webhook is not asked in such a namespace.
 func free(ctx context.Context, j *job) error {
@@ -372,20 +379,4 @@ func freed(j *job) ([]patch.Placement, error) {
 		return patch.AllFreed(j.deps.Field, &j.Spec)
 	}
 	return podset.FreedIn(j.jobSet()), nil
-}
-
-// begun reports whether all that a JobSet runs had started at a time: what it has yet to make, or to resume, would ask
-// for more than anybody ran then.
-func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
-	pods, made := map[string]int32{}, 0
-	for i := range js.Spec.ReplicatedJobs {
-		rj := &js.Spec.ReplicatedJobs[i]
-		pods[rj.Name] = ptr.Deref(rj.Template.Spec.Parallelism, 1)
-		made += int(rj.Replicas)
-	}
-	return len(jobs) == made && !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
-		started := child.Status.StartTime
-		return !podset.JobEnded(&child) && (started == nil || started.After(at) ||
-			ptr.Deref(child.Spec.Parallelism, 1) > pods[child.Labels[jobsetapi.ReplicatedJobNameKey]])
-	})
 }

@@ -167,6 +167,6 @@ func noteResumed(_ context.Context, j *job) result {
 
 // measureStopped records a stop that somebody else made.
 func measureStopped(_ context.Context, j *job) result {
-	j.record.run.IsFound(j.deps.metrics, &j.TrainJob, j.holdingQuota())
+	j.record.run.FoundSuspended(j.deps.metrics, &j.TrainJob, j.holdingQuota())
 	return result{}
 }

@@ -59,7 +59,7 @@ import (
 // dependencies are what adapter and reconciler go by. What works on a part of them is made from them
 // where it is used: so it has the Trainer, and the view of a TrainJob, that this has.
 type dependencies struct {
-	// Describer is for the Trainer that is served; see now.
+	// Describer is for the Trainer that is served; see of.
 	*podsets.Describer
 
 	client client.Client

@@ -237,6 +237,17 @@ func ensurePlaced(ctx context.Context, j *job) result {
 	return result{}
 }
 
+// placed reports whether our part is there and past the gate. Where it is not there at
+// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
+// the old one from every TrainJob.
+func placed(j *job) bool {
+	if j.deps.Field.Has(&j.Spec) {
+		return !j.deps.Field.HoldsGate(&j.Spec)
+	}
+	js := j.jobSet()
+	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
+}
+
 // ensureWithinQuota takes a job back that asks for more than it was admitted for. What a
 // job runs is what its JobSet has, whenever that was made and of whatever: people may edit
 // the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
@@ -286,15 +297,4 @@ func excessOfLaterJobs(ctx context.Context, j *job, wl *kueue.Workload) (string,
 		j.record.compared = &seen
 	}
 	return "", nil
-}
-
-// placed reports whether our part is there and past the gate. Where it is not there at
-// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
-// the old one from every TrainJob.
-func placed(j *job) bool {
-	if j.deps.Field.Has(&j.Spec) {
-		return !j.deps.Field.HoldsGate(&j.Spec)
-	}
-	js := j.jobSet()
-	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
 }

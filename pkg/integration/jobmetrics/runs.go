@@ -84,9 +84,9 @@ func (r *Run) Stops(recorder *metrics.Recorder, job *trainjob.TrainJob, wl *kueu
 	recorder.Stopped(queue, reason)
 }
 
-// IsFound records the stop of a job that is found suspended though it was not known to be: by
+// FoundSuspended records the stop of a job that is found suspended though it was not known to be: by
 // its user, or by the manager, which has not heard of its own success.
-func (r *Run) IsFound(recorder *metrics.Recorder, job *trainjob.TrainJob, wl *kueue.Workload) {
+func (r *Run) FoundSuspended(recorder *metrics.Recorder, job *trainjob.TrainJob, wl *kueue.Workload) {
 	if !r.underWay() || !job.Suspended() {
 		return
 	}

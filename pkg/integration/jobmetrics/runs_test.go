@@ -50,7 +50,7 @@ func resumes(m *measured) {
 // isSuspended has the manager see that somebody did it.
 func isSuspended(m *measured) {
 	m.job.Spec.Suspend = new(true)
-	m.IsFound(m.recorder, m.job, m.wl)
+	m.FoundSuspended(m.recorder, m.job, m.wl)
 }
 
 func stops(reason jobframework.StopReason) func(*measured) {
