@@ -167,7 +167,6 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
 		r, recorder := newReconciler(t, stored, js)
-		r.deps.Defaults = servedDefaults(t)
 		r.deps.Describer = r.deps.For(trainjob.Trainer22)
 		wl := inttest.WorkloadOf(stored, kit.Admitted)
 		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)

@@ -101,7 +101,7 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	expect.NoError(t, client.IgnoreNotFound(r.deps.client.Delete(t.Context(), wl)))
 	// Another process knows nothing of it.
 	r, recorder := newReconciler(t, storedJob(t, r))
-	r.deps.Defaults, r.deps.waitForJobSet = servedDefaults(t), 0
+	r.deps.waitForJobSet = 0
 	reconcileOnce(t, r)
 	var workloads kueue.WorkloadList
 	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
@@ -109,7 +109,7 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	wantTold(t, eventsSoFar(recorder, ""), "HasEnded")
 
 	r, _ = newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.UID = "another" }))
-	r.deps.Defaults, r.deps.waitForJobSet = servedDefaults(t), 0
+	r.deps.waitForJobSet = 0
 	expect.Must(look(t, r, jobKey))(t)
 	theWorkload(t, r.deps.client)
 }
@@ -208,7 +208,6 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t, stored)
 	deps := r.deps
-	deps.Defaults = servedDefaults(t)
 	described := func() *kueue.PodSet { return &expect.Must(deps.PodSets(t.Context(), stored))(t)[0] }
 	told := func() int {
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")

@@ -505,7 +505,6 @@ func TestNoStartOfAJobSetThatAsksForMore(t *testing.T) {
 		js := kit.With(inttest.JobSetOf(stored, true, kit.ReplicatedJobs("node", 1)...), tc.jobSet)
 		js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.pods
 		r, _ := newReconciler(t, stored, js)
-		r.deps.Defaults = servedDefaults(t)
 		wl := inttest.WorkloadOf(stored, kit.Admitted)
 		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
 		wl.Spec.PodSets[0].Count = tc.charged

@@ -207,7 +207,6 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 	}, func(t *testing.T, change func(*trainjob.TrainJob)) {
 		stored, _ := suspendedJob()
 		r, _ := newReconciler(t, kit.With(stored, elsewhere, change))
-		r.deps.Defaults = servedDefaults(t)
 		for _, step := range []struct {
 			what      string
 			job       func(*trainjob.TrainJob)

@@ -70,7 +70,6 @@ func TestJobframeworkHasThePrebuiltWorkloadAsObserved(t *testing.T) {
 func TestWorkloadIsHeldBeforeItsJobStarts(t *testing.T) {
 	stored, js := suspendedJob()
 	r, _ := newReconciler(t, stored, js)
-	r.deps.Defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	changeWorkload(t, r.deps.client, kit.All(giveQuota, kit.Copied, kit.Held))
 	_, job := reconcileOnce(t, r)

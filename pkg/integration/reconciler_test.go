@@ -95,7 +95,6 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 func TestEveryStartIsToldOnce(t *testing.T) {
 	stored, js := suspendedJob()
 	r, recorder := newReconciler(t, stored, js)
-	r.deps.Defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	changeWorkload(t, r.deps.client, giveQuota)
 	_, started := reconcileOnce(t, r)
@@ -276,7 +275,6 @@ func TestWaitsForPeopleGrow(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
 		r, _ := newReconciler(t, stored, js)
-		r.deps.Defaults = servedDefaults(t)
 		r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, key client.ObjectKey) error {
 			if _, ok := obj.(*kueue.WorkloadPriorityClass); ok {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, key.Name) // As caches say it.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,6 +66,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 	t.Helper()
 	c := inttest.Fake(inttest.Runtime(), kit.Namespace(jobKey.Namespace)).Build()
 	deps, recorder := dependenciesOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
+	deps.Defaults = servedDefaults()
 	deps.live, deps.Recorder, deps.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
 	r := &reconciler{deps: deps}
 	create(t, r, objects...)
@@ -273,12 +275,20 @@ func wantTold(t *testing.T, told []string, want string) {
 	expect.That(t, (len(told) > 0) == (want != "") && (len(told) == 0 || strings.Contains(told[0], want)), "The user is told %q, want %q", told, want)
 }
 
-// servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
-func servedDefaults(tb testing.TB) *podsets.Defaults {
-	tb.Helper()
-	dir := expect.Must(exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())(tb)
-	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml")))(tb)
+// servedDefaults are those of Kueue's Workload CRD.
+var servedDefaults = sync.OnceValue(func() *podsets.Defaults {
+	dir := must(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())
+	data := must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml")))
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	expect.NoError(tb, yaml.Unmarshal(data, crd))
-	return podsets.FixedDefaults(expect.Must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))(tb))
+	if err := yaml.Unmarshal(data, crd); err != nil {
+		panic(err)
+	}
+	return podsets.FixedDefaults(must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)))
+})
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
