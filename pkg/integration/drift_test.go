@@ -168,10 +168,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 		stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
 		r, recorder := newReconciler(t, stored, js)
 		r.deps.Describer = r.deps.For(trainjob.Trainer22)
-		wl := inttest.WorkloadOf(stored, kit.Admitted)
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		wl.Spec.PodSets[0].Count = tc.admitted
-		create(t, r, wl)
+		createDescribed(t, r, stored, kit.Admitted, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = tc.admitted })
 		j := jobOf(t, r, stored)
 		expect.NoError(t, restart(t.Context(), j, js))
 		got := jobSetState(t, r.deps.client, js)

@@ -325,12 +325,8 @@ func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
 		"other nodes were due":                     {In: elsewhere},
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
-		wl := inttest.WorkloadOf(stored)
-		wl.Labels = hasVariants
 		r, _ := newReconciler(t, stored, js)
-		wl.Spec.QueueName, wl.Spec.PodSets = "q", expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		tc.In(&wl.Spec)
-		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+		wl := createDescribed(t, r, stored, func(wl *kueue.Workload) { wl.Labels = hasVariants; tc.In(&wl.Spec) })
 		expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
 		expect.Same(t, "The Workload is kept", tc.Want, inttest.Exists(t, r.deps.client, wl))
 	})
@@ -358,9 +354,7 @@ func TestWorkloadThatWaitsFollowsLabels(t *testing.T) {
 			stored.Labels[kit.PriorityLabel] = tc.label
 		}
 		r, _ := newReconciler(t, stored, js, kit.Priority("there", 3))
-		wl := inttest.WorkloadOf(stored, kit.Held, func(wl *kueue.Workload) { wl.Spec.QueueName = "q" }, tc.change)
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		create(t, r, wl)
+		wl := createDescribed(t, r, stored, kit.Held, tc.change)
 		reconcileOnce(t, r)
 		expect.NoError(t, r.deps.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
 		expect.Same(t, "Unexpected queue", kueue.LocalQueueName("q"), wl.Spec.QueueName)

@@ -232,11 +232,8 @@ func TestPrebuiltWorkloadHasWhatTheJobIsChargedFor(t *testing.T) {
 		"another runtime class": {In: func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("slim") }},
 	}, func(t *testing.T, tc expect.Row[func(*kueue.PodSet), bool]) {
 		stored, _ := disagreeing(true, false, false, time.Now())
-		wl := inttest.WorkloadOf(stored)
 		r, _ := newReconciler(t, kit.With(stored, prebuilt))
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		tc.In(&wl.Spec.PodSets[0])
-		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+		wl := createDescribed(t, r, stored, func(wl *kueue.Workload) { tc.In(&wl.Spec.PodSets[0]) })
 		got := expect.Must(jobOf(t, r, stored).PodSets(t.Context(), nil))(t)
 		expect.Same(t, "jobframework takes the Workload for the job's", tc.Want, equality.ComparePodSetSlices(got, wl.Spec.PodSets))
 	})
@@ -505,10 +502,7 @@ func TestNoStartOfAJobSetThatAsksForMore(t *testing.T) {
 		js := kit.With(inttest.JobSetOf(stored, true, kit.ReplicatedJobs("node", 1)...), tc.jobSet)
 		js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.pods
 		r, _ := newReconciler(t, stored, js)
-		wl := inttest.WorkloadOf(stored, kit.Admitted)
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		wl.Spec.PodSets[0].Count = tc.charged
-		create(t, r, wl)
+		wl := createDescribed(t, r, stored, kit.Admitted, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = tc.charged })
 		j := jobOf(t, r, stored)
 		err := j.RunWithPodSetsInfo(t.Context(), nil, nil)
 		expect.That(t, errors.Is(err, errOutdated) && j.IsSuspended(), "RunWithPodSetsInfo() = %v", err)

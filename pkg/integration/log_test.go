@@ -60,7 +60,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	stored, js := suspendedJob()
 	stored.Spec.Trainer = &trainer.Trainer{Env: []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret"}}}
 	r, _ := newReconciler(t, stored, js)
-	r.deps.expectations = testenv.LedSince(time.Now().Add(-trainerSilent/2))
+	r.deps.expectations = testenv.LedSince(time.Now().Add(-trainerSilent / 2))
 	c, l := r.deps.client, &logged{reconciler: r}
 	// Trainer and JobSet follow the TrainJob.
 	follow := func(suspend bool) {

@@ -313,9 +313,7 @@ func TestReleases(t *testing.T) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		kit.With(stored, tc.job)
 		r, _ := newReconciler(t, stored)
-		wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held)
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		create(t, r, kit.With(wl, tc.wl))
+		createDescribed(t, r, stored, kit.Admitted, kit.Held, tc.wl)
 		expect.Same(t, "It releases quota", tc.want, releases(t.Context(), jobOf(t, r, stored)))
 	})
 }

@@ -86,6 +86,15 @@ func create(t *testing.T, r *reconciler, objects ...client.Object) {
 	}
 }
 
+// createDescribed creates the Workload of what a TrainJob asks for.
+func createDescribed(t *testing.T, r *reconciler, stored *trainjob.TrainJob, changes ...func(*kueue.Workload)) *kueue.Workload {
+	t.Helper()
+	wl := inttest.WorkloadOf(stored)
+	wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+	create(t, r, kit.With(wl, changes...))
+	return wl
+}
+
 // onStatuses returns a reconciler of an API server that has the status of Workloads apart, as a real one does.
 func onStatuses(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
 	t.Helper()
