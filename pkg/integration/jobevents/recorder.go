@@ -179,16 +179,16 @@ func (t *stuckReasons) StuckReason(uid types.UID) string {
 	return t.byUID[uid].last
 }
 
-// broadcast returns a recorder of events by controller, which c writes, each with its own note.
+// broadcast returns a recorder of events, which c writes, each with its own note.
 // client-go counts an event for a repetition of a former one that has the same reason and is about
 // the same version of an object, and drops its note; what a TrainJob waits for may change while
 // nobody changes the TrainJob. It records after the end of ctx, too: the last events tell most.
-func broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme, controller string) (events.EventRecorder, error) {
+func broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme) (events.EventRecorder, error) {
 	broadcaster := events.NewBroadcaster(sink{&events.EventSinkImpl{Interface: c}})
 	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
-		return nil, fmt.Errorf("recording events of %s: %w", controller, err)
+		return nil, fmt.Errorf("recording events of %s: %w", ReportingController, err)
 	}
-	return byNote{broadcaster.NewRecorder(scheme, controller), scheme}, nil
+	return byNote{broadcaster.NewRecorder(scheme, ReportingController), scheme}, nil
 }
 
 // byNote has client-go compare the notes of events, too, as a part of what they are about: the
@@ -222,7 +222,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the client of events: %w", err)
 	}
-	told, err := broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme(), ReportingController)
+	told, err := broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}

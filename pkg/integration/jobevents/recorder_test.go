@@ -94,7 +94,7 @@ func TestBroadcast(t *testing.T) {
 		"the same note again is counted":                                          {In: []string{"is missing", "is missing"}, Want: []string{"is missing x2 "}},
 	}, func(t *testing.T, tc expect.Row[[]string, []string]) {
 		client := fake.NewClientset()
-		recorder := expect.Must(broadcast(t.Context(), client.EventsV1(), inttest.Scheme, "controller"))(t)
+		recorder := expect.Must(broadcast(t.Context(), client.EventsV1(), inttest.Scheme))(t)
 		written := func() []string {
 			list := expect.Must(client.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{}))(t)
 			slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
