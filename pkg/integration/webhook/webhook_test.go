@@ -358,6 +358,7 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 		"one that Trainer manages by default":                                   {spec: torch(byTrainer), want: torch(away)},
 		"one whose user says so":                                                {spec: torch(elsewhere), want: torch(away)},
 		"one with the entries of others":                                        {spec: torch("", mine), want: torch(away, mine)},
+		"one without room for an entry of ours":                                 {spec: torch("", kit.Numbered(16, `{"manager":"example.com/m%d"}`)), want: torch(away, kit.Numbered(16, `{"manager":"example.com/m%d"}`))},
 		"an exported one, without the entry that it had":                        {spec: torch(away, gateJSON, mine), want: torch(away, mine)},
 		"but not one that somebody else manages":                                {spec: torch(`,"managedBy":"example.com/me"`), want: torch(`,"managedBy":"example.com/me"` + suspended)},
 		"one that waits gets no entry later":                                    {oldSpec: torch(away), spec: torch(away, mine), want: torch(away, mine)},
