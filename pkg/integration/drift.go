@@ -72,7 +72,7 @@ func correctDrift(ctx context.Context, j *job) result {
 		return result{again: wait}
 	}
 	// Our view of the Jobs may be newer than that of what has them run again.
-	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
+	if current, err := state.AreCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
 		return result{again: driftPatience, err: err}
 	}
 	switch {

@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/starts"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -112,12 +113,12 @@ func TestEnsureStarted(t *testing.T) {
 		r, recorder := newReconciler(t, append(tc.refusal, stored, wl)...)
 		r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, tc.reading))
 		r.deps.startTimeout = defaultStartTimeout
-		by := admissionOf(wl)
+		by := starts.AdmissionOf(wl)
 		if tc.before {
-			by = admissionOf(kit.With(wl.DeepCopy(), since(2*time.Hour)))
+			by = starts.AdmissionOf(kit.With(wl.DeepCopy(), since(2*time.Hour)))
 		}
-		r.deps.records.of(jobKey, stored.UID).start = startRecord{
-			admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
+		r.deps.records.of(jobKey, stored.UID).start = starts.Record{
+			Admission: by, Lacking: time.Now().Add(-tc.lacking), Look: time.Now().Add(2*time.Minute - tc.lacking)}
 		j := decidedOf(t, r, stored, tc.start)
 		j.decision.made = !tc.undecided
 		if tc.deleted > 0 {
@@ -138,23 +139,26 @@ func TestEnsureStarted(t *testing.T) {
 func TestLateJobIsInTroubleBetweenTwoLooks(t *testing.T) {
 	type row struct {
 		lacking time.Duration
-		tries   int
+		failed  bool
 		change  func(*trainjob.TrainJob)
 		want    string
 	}
 	expect.Rows(t, map[string]row{
 		"told":                             {lacking: 3 * time.Minute, want: jobevents.ReasonNotStarted},
 		"not late":                         {lacking: time.Second},
-		"not late, and could not start":    {lacking: time.Second, tries: 1, want: jobevents.ReasonCannotStart},
-		"told, and could not start":        {lacking: 3 * time.Minute, tries: 1, want: jobevents.ReasonCannotStart},
-		"could not start, and was changed": {lacking: time.Second, tries: 1, change: func(job *trainjob.TrainJob) { job.Labels["a"] = "b" }},
+		"not late, and could not start":    {lacking: time.Second, failed: true, want: jobevents.ReasonCannotStart},
+		"told, and could not start":        {lacking: 3 * time.Minute, failed: true, want: jobevents.ReasonCannotStart},
+		"could not start, and was changed": {lacking: time.Second, failed: true, change: func(job *trainjob.TrainJob) { job.Labels["a"] = "b" }},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
 		r, _ := newReconciler(t, stored, wl)
 		r.deps.startTimeout = defaultStartTimeout
-		r.deps.records.of(jobKey, stored.UID).start = startRecord{admission: admissionOf(wl), lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(time.Minute),
-			tries: tc.tries, sum: sumOf(stored, r.deps.Field)}
+		known := &r.deps.records.of(jobKey, stored.UID).start
+		if tc.failed {
+			known.HoldBack("former", stored, r.deps.Field, time.Minute)
+		}
+		known.Admission, known.Lacking, known.Look = starts.AdmissionOf(wl), time.Now().Add(-tc.lacking), time.Now().Add(time.Minute)
 		expect.NoError(t, ensureStarted(t.Context(), decidedOf(t, r, kit.With(stored, tc.change), nil)).err)
 		r.deps.Recorder.EndLook(stored.UID)
 		expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
@@ -180,7 +184,7 @@ func TestJobThatKeepsItsQuotaIsNotHeldBack(t *testing.T) {
 		j := jobOf(t, r, stored)
 		got := releaseQuota(t.Context(), j, j.holdingQuota(), "", 0)
 		expect.That(t, errors.Is(got.err, tc.err), "releaseQuota() = %+v", got)
-		expect.Same(t, "It is held back", tc.want, j.record.start.heldBack(stored, r.deps.Field) > 0)
+		expect.Same(t, "It is held back", tc.want, j.record.start.HeldBack(stored, r.deps.Field) > 0)
 	})
 }
 
@@ -247,7 +251,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 		for i, status := range tc.jobs {
 			runs := kit.ChildJob(js, "node")
 			runs.Name, runs.UID = fmt.Sprint("child-", i), types.UID(fmt.Sprint(i))
-			runs.Spec, runs.Status = child("node", tc.pods, status).Spec, status
+			runs.Spec.Parallelism, runs.Spec.Completions, runs.Status = &tc.pods, &tc.pods, status
 			objects = append(objects, runs)
 		}
 		if tc.refused > 0 {
@@ -258,8 +262,8 @@ func TestEnsureStartedAgain(t *testing.T) {
 		if tc.led > 0 {
 			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 		}
-		r.deps.records.of(jobKey, stored.UID).start = startRecord{
-			admission: admissionOf(wl), complete: tc.led == 0, missing: tc.missing, gains: tc.gains, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
+		r.deps.records.of(jobKey, stored.UID).start = starts.Record{
+			Admission: starts.AdmissionOf(wl), Complete: tc.led == 0, Missing: tc.missing, Gains: tc.gains, Lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
 		err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 		expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 	})
@@ -289,4 +293,52 @@ func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	j.record.waiting.began = time.Now().Add(-time.Minute)
 	got = awaitJobSet(t.Context(), j)
 	expect.That(t, got.err == nil && !got.ends(), "awaitJobSet() = %+v for one that waited before that was read, want it to queue", got)
+}
+
+// What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
+// for one that lacks a flavor.
+func TestTroubleOfNotices(t *testing.T) {
+	notAdmissible := kit.Says(metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
+		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive"})
+	deactivated := func(reason string) func(*kueue.Workload) {
+		return kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, reason))
+	}
+	type row struct {
+		says   func(*kueue.Workload)
+		policy kueue.StopPolicy
+		want   string
+	}
+	expect.Rows(t, map[string]row{
+		"nothing":                          {policy: kueue.None},
+		"the ClusterQueue is held":         {says: notAdmissible, policy: kueue.Hold},
+		"the ClusterQueue lacks a flavor":  {says: notAdmissible, policy: kueue.None, want: jobevents.ReasonNotAdmissible},
+		"somebody deactivated it":          {says: deactivated(kueue.WorkloadDeactivated), policy: kueue.None},
+		"Kueue deactivated it":             {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.None, want: jobevents.ReasonDeactivated},
+		"Kueue did while the queue stands": {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.Hold, want: jobevents.ReasonDeactivated},
+	}, func(t *testing.T, tc row) {
+		stored, _ := suspendedJob()
+		cq := inttest.ClusterQueue()
+		cq.Spec.StopPolicy = &tc.policy
+		r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
+		expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
+		r.deps.Recorder.EndLook(stored.UID)
+		expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
+		expect.Same(t, "It is told", tc.says != nil, len(recorder.Events) > 0)
+	})
+}
+
+// Kueue may delete a finished Workload in a second, and the next one would take quota for a start that fails like the last.
+func TestAStartThatFailedIsNotTriedAgainAtOnce(t *testing.T) {
+	stored, js := suspendedJob()
+	wl := inttest.WorkloadOf(stored, kit.Is(kueue.WorkloadFinished, "FailedToStart"))
+	wl.UID = "failed"
+	r, recorder := newReconciler(t, stored, js, wl)
+	r.deps.startTimeout, r.deps.waitForJobSet = defaultStartTimeout, 0
+	for range 2 {
+		expect.Must(look(t, r, jobKey))(t)
+	}
+	wantTold(t, eventsSoFar(recorder, "Warning CannotStart"), "was finished because the job could not be started")
+	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+	result := expect.Must(look(t, r, jobKey))(t)
+	expect.That(t, result.RequeueAfter > 50*time.Second && !inttest.Exists(t, r.deps.client, wl), "The job queues again at once, or in %s", result.RequeueAfter)
 }

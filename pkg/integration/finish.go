@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -30,7 +32,7 @@ import (
 // finish prepares the end of a finished job for Kueue: its quota is its own until its last
 // pod is gone and it cannot come back. Then jobframework finishes the Workload.
 func finish(ctx context.Context, j *job) result {
-	j.record.run = run{}
+	j.record.run = jobmetrics.Run{}
 	held, err := holdEnded(ctx, j)
 	if err != nil || !held {
 		return done(err)
@@ -66,14 +68,23 @@ func finish(ctx context.Context, j *job) result {
 	end := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed)
 	if end == nil {
 		// It was taken back while this look wrote something.
-		return lookAgain(recheckMin)
+		return lookAgain(podtracking.RecheckMin)
 	}
 	since := end.LastTransitionTime.Time
 	if time.Since(since) < longStop {
-		return lookAgain(recheckIn(since))
+		return lookAgain(podtracking.RecheckIn(since))
 	}
 	_, err = tellPodsLeft(ctx, j, "finished")
-	return result{done: true, again: recheckIn(since), err: err}
+	return result{done: true, again: podtracking.RecheckIn(since), err: err}
+}
+
+// over reports whether all is done for a finished job. jobframework would tell so again
+// at every look, by an event.
+func over(j *job) bool {
+	workloads := j.workloads()
+	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
+		return !kueuelib.IsFinished(wl) || controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
+	})
 }
 
 // comesBack returns the end of a job that Trainer runs again once its JobSet is deleted, by its TTL
@@ -200,7 +211,7 @@ func ensureHeld(ctx context.Context, j *job) result {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !holdByFinalizers(wl) {
 			continue
 		}
-		err := j.deps.patchWorkload(ctx, known, wl, "holding Workload %s by finalizers")
+		err := jobclient.PatchWorkload(ctx, j.deps.client, known, wl, "holding Workload %s by finalizers")
 		if client.IgnoreNotFound(err) != nil {
 			return ofError(err)
 		}

@@ -101,7 +101,7 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	expect.NoError(t, client.IgnoreNotFound(r.deps.client.Delete(t.Context(), wl)))
 	// Another process knows nothing of it.
 	r, recorder := newReconciler(t, storedJob(t, r))
-	r.deps.Defaults, r.deps.waitForJobSet = servedDefaults(t), 0
+	r.deps.waitForJobSet = 0
 	reconcileOnce(t, r)
 	var workloads kueue.WorkloadList
 	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
@@ -109,7 +109,7 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	wantTold(t, eventsSoFar(recorder, ""), "HasEnded")
 
 	r, _ = newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.UID = "another" }))
-	r.deps.Defaults, r.deps.waitForJobSet = servedDefaults(t), 0
+	r.deps.waitForJobSet = 0
 	expect.Must(look(t, r, jobKey))(t)
 	theWorkload(t, r.deps.client)
 }
@@ -139,7 +139,8 @@ func TestFailureIsWrittenDownWhereItsWorkloadGoes(t *testing.T) {
 		end    string
 		kueue  func(*kueueconfig.Settings)
 		change func(*trainjob.TrainJob)
-		want   bool
+		// gone is set where its Workload is.
+		gone, want bool
 	}
 	expect.Rows(t, map[string]row{
 		"it fails":                             {end: trainer.TrainJobFailed, kueue: goes, want: true},
@@ -147,23 +148,18 @@ func TestFailureIsWrittenDownWhereItsWorkloadGoes(t *testing.T) {
 		"its Workload stays":                   {end: trainer.TrainJobFailed, kueue: keeps(nil)},
 		"it runs in another cluster":           {end: trainer.TrainJobFailed, kueue: goes, change: elsewhere},
 		"Kueue deletes deactivated ones alone": {end: trainer.TrainJobFailed, kueue: keeps(&configapi.WorkloadRetentionPolicy{})},
+		"its Workload is gone already":         {end: trainer.TrainJobFailed, kueue: keeps(nil), gone: true, want: true},
+		"it is complete, without a Workload":   {end: trainer.TrainJobComplete, kueue: keeps(nil), gone: true},
 	}, func(t *testing.T, tc row) {
 		stored, _ := suspendedJob()
-		r, _ := newReconciler(t, kit.With(stored, ended(tc.end), tc.change), inttest.WorkloadOf(stored, kit.Admitted, hasFailed))
+		r, _ := newReconciler(t, kit.With(stored, ended(tc.end), tc.change))
+		if !tc.gone {
+			create(t, r, inttest.WorkloadOf(stored, kit.Admitted, hasFailed))
+		}
 		r.deps.kueue = testenv.Kueue(tc.kueue)
 		reconcileOnce(t, r)
 		expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
 	})
-}
-
-// Kueue may delete a finished Workload before Trainer forgets the failure.
-func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
-	for end, want := range map[string]bool{trainer.TrainJobFailed: true, trainer.TrainJobComplete: false} {
-		stored, _ := suspendedJob()
-		r, _ := newReconciler(t, kit.With(stored, ended(end)))
-		reconcileOnce(t, r)
-		expect.Same(t, "It is written that the job is "+end, want, jobclient.HasEnded(storedJob(t, r)))
-	}
 }
 
 // Trainer 2.1 makes JobSets of complete jobs again, too.
@@ -212,11 +208,10 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t, stored)
 	deps := r.deps
-	deps.Defaults = servedDefaults(t)
 	described := func() *kueue.PodSet { return &expect.Must(deps.PodSets(t.Context(), stored))(t)[0] }
 	told := func() int {
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
-		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
+		deps.Recorder.WarnOfState(stored, jobevents.Notice{Reason: "NotAdmissible", Message: "told"})
 		return len(eventsSoFar(recorder, "told"))
 	}
 	before := described()
@@ -228,22 +223,18 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 
 // A Workload that is not replaced while it gives its quota back stays deactivated.
 func TestDeactivatedWorkloadStays(t *testing.T) {
-	type row struct {
-		says     func(*kueue.Workload)
-		wantSkip bool
-	}
-	expect.Rows(t, map[string]row{
-		"before Kueue evicts it, the reconcile is over": {says: kit.Deactivated, wantSkip: true},
-		"evicted, it is what describes the job":         {says: kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, ""))},
-		"to be deactivated and evicted, so does it":     {says: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadEvicted, ""))},
-	}, func(t *testing.T, tc row) {
-		wl := inttest.AdmittedOf("a", tc.says)
+	expect.Rows(t, map[string]expect.Row[func(*kueue.Workload), bool]{
+		"before Kueue evicts it, the reconcile is over": {In: kit.Deactivated, Want: true},
+		"evicted, it is what describes the job":         {In: kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, ""))},
+		"to be deactivated and evicted, so does it":     {In: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadEvicted, ""))},
+	}, func(t *testing.T, tc expect.Row[func(*kueue.Workload), bool]) {
+		wl := inttest.AdmittedOf("a", tc.In)
 		wl.Spec.QueueName, wl.Spec.PodSets = "former", []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 		r, _ := newReconciler(t, wl)
 		j := jobOf(t, r, inttest.Job("a"))
 		j.Suspend()
 		got := follow(t.Context(), j)
-		expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
+		expect.That(t, got.err == nil && got.ends() == tc.Want, "follow() = %+v, want it to end here: %t", got, tc.Want)
 		if !got.ends() {
 			expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
 		}
@@ -321,30 +312,23 @@ var hasVariants = map[string]string{"kueue.x-k8s.io/concurrent-admission-parent"
 
 // Kueue charges the variants, and brings them no change.
 func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
-	type row struct {
-		change func(*kueue.WorkloadSpec)
-		kept   bool
-	}
+	type row = expect.Row[func(*kueue.WorkloadSpec), bool]
 	inactive := func(s *kueue.WorkloadSpec) { s.Active = new(false) }
 	moved := func(s *kueue.WorkloadSpec) { s.QueueName = "former" }
 	elsewhere := func(s *kueue.WorkloadSpec) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"zone": "a"} }
 	expect.Rows(t, map[string]row{
-		"nothing changed": {change: func(*kueue.WorkloadSpec) {}, kept: true},
-		"another queue":   {change: moved},
-		"another queue of one that is deactivated": {change: kit.All(inactive, moved), kept: true},
-		"other nodes of one that is deactivated":   {change: kit.All(inactive, elsewhere), kept: true},
-		"fewer pods were due":                      {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Count = 7 }},
-		"other nodes were due":                     {change: elsewhere},
+		"nothing changed": {In: func(*kueue.WorkloadSpec) {}, Want: true},
+		"another queue":   {In: moved},
+		"another queue of one that is deactivated": {In: kit.All(inactive, moved), Want: true},
+		"other nodes of one that is deactivated":   {In: kit.All(inactive, elsewhere), Want: true},
+		"fewer pods were due":                      {In: func(s *kueue.WorkloadSpec) { s.PodSets[0].Count = 7 }},
+		"other nodes were due":                     {In: elsewhere},
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
-		wl := inttest.WorkloadOf(stored)
-		wl.Labels = hasVariants
 		r, _ := newReconciler(t, stored, js)
-		wl.Spec.QueueName, wl.Spec.PodSets = "q", expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		tc.change(&wl.Spec)
-		expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+		wl := createDescribed(t, r, stored, func(wl *kueue.Workload) { wl.Labels = hasVariants; tc.In(&wl.Spec) })
 		expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
-		expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
+		expect.Same(t, "The Workload is kept", tc.Want, inttest.Exists(t, r.deps.client, wl))
 	})
 }
 
@@ -370,9 +354,7 @@ func TestWorkloadThatWaitsFollowsLabels(t *testing.T) {
 			stored.Labels[kit.PriorityLabel] = tc.label
 		}
 		r, _ := newReconciler(t, stored, js, kit.Priority("there", 3))
-		wl := inttest.WorkloadOf(stored, kit.Held, func(wl *kueue.Workload) { wl.Spec.QueueName = "q" }, tc.change)
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		create(t, r, wl)
+		wl := createDescribed(t, r, stored, kit.Held, tc.change)
 		reconcileOnce(t, r)
 		expect.NoError(t, r.deps.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
 		expect.Same(t, "Unexpected queue", kueue.LocalQueueName("q"), wl.Spec.QueueName)

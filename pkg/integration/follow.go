@@ -30,7 +30,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // follow brings the Workload of a suspended job in line with what jobframework does not
@@ -138,7 +137,7 @@ func movedOn(j *job, wl *kueue.Workload) string {
 	case class != "" && kueuelib.HasVariants(wl) && class != wl.Spec.PriorityClassRef.Name:
 		return "The job got another priority class; it queues again"
 	}
-	if !sameTimeLimit(wl, &j.TrainJob) {
+	if !state.SameTimeLimit(wl, &j.TrainJob) {
 		return "The time limit changed; the job queues again"
 	}
 	return ""
@@ -194,7 +193,7 @@ func setPodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue
 
 // requeue deletes the Workload as we know it; jobframework makes another.
 func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error {
-	if err := j.deps.giveUpWorkload(ctx, wl); err != nil {
+	if err := jobclient.GiveUpWorkload(ctx, j.deps.client, wl); err != nil {
 		return err
 	}
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
@@ -241,7 +240,7 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 		return result{}
 	}
 	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", why)
-	return done(j.deps.giveUpWorkload(ctx, wl))
+	return done(jobclient.GiveUpWorkload(ctx, j.deps.client, wl))
 }
 
 // retryPrebuilt is how soon a TrainJob is looked at again that waits for its prebuilt Workload, longestPrebuilt how often one
@@ -251,22 +250,14 @@ const (
 	longestPrebuilt = time.Minute
 )
 
-// prebuiltOf returns the Workload that somebody made for job, or nil where job names none or
+// prebuiltOf returns the Workload that somebody made for the job, or nil where the job names none or
 // it is missing.
-func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
-	name := jobframework.PrebuiltWorkloadNameFor(job)
+func prebuiltOf(ctx context.Context, j *job) (*kueue.Workload, error) {
+	name := jobframework.PrebuiltWorkloadNameFor(j)
 	if name == "" {
 		return nil, nil
 	}
-	wl := &kueue.Workload{}
-	err := cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: name}, wl)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading prebuilt Workload %s/%s: %w", job.Namespace, name, err)
-	}
-	return wl, nil
+	return state.ReadWorkload(ctx, j.deps.client, "prebuilt Workload", client.ObjectKey{Namespace: j.Namespace, Name: name})
 }
 
 // asPrebuilt returns the PodSets of job's prebuilt Workload in place of its own where these
@@ -274,7 +265,7 @@ func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJo
 // Workload. The pods get them at the start all the same. Of one that is charged for something
 // else it returns none: jobframework does not compare all of that, and has to finish it.
 func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet, error) {
-	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
+	wl, err := prebuiltOf(ctx, j)
 	if err != nil || wl == nil {
 		return own, err
 	}
@@ -308,7 +299,7 @@ func otherTopology(own []kueue.PodSet, wl *kueue.Workload) string {
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names, and what to do.
 func tellPrebuilt(ctx context.Context, j *job) error {
-	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
+	wl, err := prebuiltOf(ctx, j)
 	if err != nil {
 		return err
 	}
@@ -329,7 +320,7 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 		return nil
 	}
 	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
-	if difference == "" && !sameTimeLimit(wl, &j.TrainJob) {
+	if difference == "" && !state.SameTimeLimit(wl, &j.TrainJob) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}
 	switch {

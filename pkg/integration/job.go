@@ -6,27 +6,27 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"strconv"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	controllerconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -68,16 +68,13 @@ var (
 	_ jobframework.TopLevelJob            = (*job)(nil)
 )
 
-func (j *job) Object() client.Object { return &j.TrainJob }
-
+func (j *job) Object() client.Object        { return &j.TrainJob }
 func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
+func (j *job) IsSuspended() bool            { return j.Suspended() }
+func (j *job) Suspend()                     { j.Spec.Suspend = ptr.To(true) }
 
 // IsTopLevel implements jobframework.TopLevelJob: whatever owner a tenant names, its Workload is the job's own.
 func (j *job) IsTopLevel() bool { return true }
-
-func (j *job) IsSuspended() bool { return j.Suspended() }
-
-func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 
 // describe returns the PodSets of the effective TrainJob, as jobframework compares them, or why it could not run. The list
 // is the caller's.
@@ -94,30 +91,6 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		jobframework.SanitizePodSets(j.described)
 	}
 	return (&kueue.WorkloadSpec{PodSets: j.described}).DeepCopy().PodSets, nil
-}
-
-// IsActive implements jobframework.GenericJob, by what was found out before jobframework's look.
-func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.podsThere.may }
-
-// active reports whether pods of the job are there or may still come.
-func (j *job) active(ctx context.Context) bool { return j.stopping || j.mayHavePods(ctx) }
-
-// mayHavePods asks the API server for pods, and then whether the job is as the cache has it, only where the caches say no and
-// quota is given back, once within this reconcile: a job that starts has none since that was done the last time. A job whose
-// state cannot be read may have pods: its quota must not be given away. So may one that was changed since, unless it has ended:
-// a leader before this one may have started it, or this one without hearing of it.
-func (j *job) mayHavePods(ctx context.Context) bool {
-	if j.podsThere != nil {
-		return j.podsThere.may
-	}
-	j.podsThere = &podsAnswer{}
-	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		j.podsThere.may = true
-	} else if j.podsThere.release = releases(ctx, j); j.podsThere.release != nil {
-		pods, err := j.pods().Left(ctx)
-		j.podsThere.may = err != nil || len(pods) > 0 || !j.TrainJob.Finished() && !notStarted(ctx, j.deps, &j.TrainJob)
-	}
-	return j.podsThere.may
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -166,8 +139,8 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if wl == nil {
 		return errOutdated
 	}
-	if err := confirm(ctx, j.deps.live, wl); err != nil {
-		return err
+	if stands, err := state.AdmissionStands(ctx, j.deps.live, wl); err != nil || !stands {
+		return cmp.Or(err, errOutdated)
 	}
 	if j.ManagedExternally() {
 		if j.jobSet() != nil {
@@ -175,7 +148,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 			return peers.ErrRollingOut
 		}
 		j.Spec.Suspend = ptr.To(false)
-		j.decision.started = dispatchedMessage(wl)
+		j.decision.started = jobevents.Dispatched(wl)
 		return nil
 	}
 	if err := startable(ctx, j, wl); err != nil {
@@ -197,7 +170,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	j.Spec = started.Spec
 	j.Spec.Suspend = ptr.To(false)
-	j.decision.started = placedMessage(wl)
+	j.decision.started = jobevents.Placed(wl)
 	return nil
 }
 
@@ -217,7 +190,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuelib.PodSetInfo) bool { 
 func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
-		admitted, err := stillAdmitted(ctx, j.deps.live, &j.TrainJob)
+		admitted, err := state.StillAdmitted(ctx, j.deps.live, &j.TrainJob)
 		if err != nil {
 			return false, err
 		}
@@ -226,7 +199,7 @@ func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if stopped {
-		if err := suspendNow(ctx, j, stopReason(j, reason)); err != nil {
+		if err := suspendNow(ctx, j, jobmetrics.StopReason(j.holdingQuota(), reason)); err != nil {
 			return false, err
 		}
 	}
@@ -248,147 +221,72 @@ func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo
 	return stopped, forgetDone(ctx, j)
 }
 
-// letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
-func letQuotaGo(ctx context.Context, j *job) {
-	if j.podsThere == nil || j.podsThere.release == nil {
-		return
-	}
-	release := j.podsThere.release
-	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
-	j.record.start.quotaGoes(release.workload)
-	if release.deleted {
-		j.deps.ledger.Leave(release.workload)
-	}
-}
-
-// keepsQuota returns errStillActive where jobframework would go on and give up the quota that
-// the pods which are left are charged to.
-func keepsQuota(j *job, reason jobframework.StopReason) error {
-	if reason == jobframework.StopReasonWorkloadDeleted || reason == jobframework.StopReasonNoMatchingWorkload && j.holdingQuota() != nil {
-		return errStillActive
-	}
-	return nil
-}
-
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.
 func (j *job) Finished(context.Context) (message string, success, finished bool) {
 	end := ptr.Deref(j.end(trainer.TrainJobComplete, trainer.TrainJobFailed), metav1.Condition{})
 	return end.Message, end.Type == trainer.TrainJobComplete, end.Type != ""
 }
 
-// PodsReady reports whether every replicated job that could have started is ready or
-// done. One whose dependsOn is not met yet does not count: its pods cannot exist, and
-// a long download before them is not a start that fails. What runs is in the JobSet,
-// whatever became of the runtime since. While Trainer has not resumed the job, its counts are
-// those of the last run.
-func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
-	js, err := runs(ctx, j)
-	if err != nil && j.ManagedExternally() {
-		// Its runtime is another one by now, and that of the other cluster counts.
-		wl := j.holdingQuota()
-		return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
+// alignWithWorkload changes this view of the job, and nothing that is stored, to what its Workload says, where jobframework would
+// otherwise return before it releases quota: it ignores a job without a queue label, and it writes an admission gate back that an
+// admin removed from the Workload, which Kueue refuses. keepPriority does the same for the priority class.
+func alignWithWorkload(ctx context.Context, j *job) result {
+	wl := j.unfinishedWorkload()
+	if wl == nil || !state.HoldsQuota(wl) && wl.DeletionTimestamp.IsZero() {
+		return keepPriority(ctx, j)
 	}
-	if err != nil || js == nil {
-		return false
+	const gate = kueueconstants.AdmissionGatedByAnnotation
+	if len(j.Annotations) > 0 && j.Annotations[gate] != wl.Annotations[gate] {
+		// Not deleted: a start tests whether there are annotations.
+		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, wl.Annotations[gate])
 	}
-	if j.awaitsCluster() > 0 {
-		return false
+	// Of a suspended job that left its queue, follow releases a Workload that neither ends nor is deactivated.
+	followed := j.phase() == phaseSuspended && wl.DeletionTimestamp.IsZero() && kueuelib.IsActive(wl) && !deactivation.Pending(wl)
+	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !followed {
+		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.QueueLabel, string(wl.Spec.QueueName))
 	}
-	// Trainer says that it has resumed a job together with the counts of pods; of one that it never saw suspended it says nothing.
-	resumed := !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobSuspended)
-	return (resumed || j.ManagedExternally()) && podset.Ready(js, j.Status.JobsStatus)
+	return keepPriority(ctx, j)
 }
 
-// runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
-// looks like is rendered.
-func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
-	if !j.ManagedExternally() {
-		return j.jobSet(), nil
+// keepPriority has jobframework leave the priority of a job alone whose label names a class that is not
+// there. It looks for that before it does anything else with a Workload, so that it could not even stop
+// the job. Only this view of the job is changed, and not for a start, which is for what the job says:
+// that fails, and the quota goes back.
+func keepPriority(ctx context.Context, j *job) result {
+	class := jobframework.WorkloadPriorityClassName(j.Object())
+	if class == "" {
+		return result{}
 	}
-	js, err := j.deps.Render(ctx, &j.TrainJob)
-	if wl := j.holdingQuota(); err == nil && wl != nil {
-		// What came into the runtime since does not run there.
-		js.Spec.ReplicatedJobs = slices.DeleteFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-			return podset.Of(rj.Name, wl.Spec.PodSets) == nil
-		})
-		for n := range js.Spec.ReplicatedJobs {
-			rj := &js.Spec.ReplicatedJobs[n]
-			if runs := podset.Of(rj.Name, wl.Spec.PodSets).Count; rj.Replicas*podset.PodsPerReplica(rj) != runs {
-				return nil, fmt.Errorf("the runtime has another number of pods for replicated job %s by now than the %d that run", rj.Name, runs)
-			}
-		}
+	missing := j.deps.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
+	if !apierrors.IsNotFound(missing) {
+		return ofError(missing)
 	}
-	return js, err
-}
-
-// ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
-// refuses to take back what was given while the quota is held, so it never gets less.
-func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
-	var given []kueue.ReclaimablePod
-	if wl := j.holdingQuota(); wl != nil {
-		given = wl.Status.ReclaimablePods
+	wl := j.unfinishedWorkload()
+	if wl == nil || j.phase() == phaseSuspended && state.MayRun(wl) && wl.DeletionTimestamp.IsZero() {
+		return result{}
 	}
-	if !podset.AnySucceeded(j.Status.JobsStatus) || j.awaitsCluster() > 0 {
-		return given, nil
+	delete(j.Labels, controllerconstants.WorkloadPriorityClassLabel)
+	if kueuelib.HasWorkloadPriorityClass(wl) {
+		j.Labels[controllerconstants.WorkloadPriorityClassLabel] = wl.Spec.PriorityClassRef.Name
 	}
-	js, err := runs(ctx, j)
-	if err != nil && j.ManagedExternally() {
-		// An error would keep it from being evicted.
-		return given, nil
-	}
-	if err != nil || js == nil {
-		return given, err
-	}
-	reclaimable := podset.Reclaimable(js, j.Status.JobsStatus, given)
-	if j.ManagedExternally() || equality.Semantic.DeepEqual(reclaimable, given) {
-		return reclaimable, nil
-	}
-	lasting, err := lastingSuccesses(ctx, j, js)
-	return podset.Reclaimable(js, lasting, given), err
-}
-
-// clusterTells is how long another cluster may take to say something of a job that was admitted there. One that was lost and
-// comes back may have nothing new to say.
-const clusterTells = time.Minute
-
-// awaitsCluster returns how long the status of a job is taken for what the cluster said that it ran in before: MultiKueue
-// leaves it until the next one says something.
-func (j *job) awaitsCluster() time.Duration {
-	if !j.ManagedExternally() || j.record.former == nil || !equality.Semantic.DeepEqual(*j.record.former, j.Status) {
-		return 0
-	}
-	wl := j.holdingQuota()
-	if wl == nil || !kueuelib.IsAdmitted(wl) {
-		return clusterTells
-	}
-	return max(0, admittedAt(wl).Add(clusterTells).Sub(j.view.At))
-}
-
-// noteFormerCluster remembers the status of a suspended job that is not admitted: whatever cluster runs it next has yet to say
-// something.
-func noteFormerCluster(_ context.Context, j *job) result {
-	wl := j.holdingQuota()
-	if j.ManagedExternally() && len(j.Status.JobsStatus) > 0 && (wl == nil || !kueuelib.IsAdmitted(wl) || kueuelib.IsEvicted(wl)) {
-		j.record.former = j.Status.DeepCopy()
+	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
+		tellClassMissing(j, missing)
+		return result{again: longestClass}
 	}
 	return result{}
 }
 
-// lastingSuccesses returns how many child Jobs of each replicated job have succeeded for good: JobSet runs one again
-// that was deleted before it had, and the policies let nobody delete it afterwards.
-func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
-	succeeded := map[string]int32{}
-	err := eachChildJob(ctx, j.deps.live, js, func(child *batchv1.Job) {
-		if podset.JobHas(child, batchv1.JobComplete) && child.DeletionTimestamp.IsZero() {
-			succeeded[child.Labels[jobsetapi.ReplicatedJobNameKey]]++
-		}
-	})
-	if err != nil {
-		return nil, err
+// tellClassMissing tells the user of a priority class that is not there.
+func tellClassMissing(j *job, missing error) {
+	j.warn(jobevents.ReasonNoPriority, jobevents.ActionQueue,
+		"keeps the priority that it has, if any: %v; ask an admin to create it, or name another one", missing)
+}
+
+// keepTimeLimit has jobframework take a job for the one of wl though its time limit was changed: it would make another
+// Workload of it, which nobody has deactivated. Only this view of the job is changed.
+func keepTimeLimit(j *job, wl *kueue.Workload) {
+	delete(j.Labels, controllerconstants.MaxExecTimeSecondsLabel)
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.MaxExecTimeSecondsLabel, strconv.Itoa(int(*limit)))
 	}
-	var statuses []trainer.JobStatus
-	for name, count := range succeeded {
-		statuses = append(statuses, trainer.JobStatus{Name: name, Succeeded: &count})
-	}
-	return statuses, nil
 }

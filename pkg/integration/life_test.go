@@ -82,7 +82,6 @@ func newLife(t *testing.T) *life {
 	recorded := kit.Writes(c, func(w kit.Write) error { l.writes(w); return nil })
 	deps := r.deps
 	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
-	deps.Defaults = servedDefaults(t)
 	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.metrics)
 	spec, _, err := deps.Gated(t.Context(), job)
 	expect.NoError(t, err)

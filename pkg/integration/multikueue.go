@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,7 +20,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
@@ -41,7 +44,7 @@ func releaseCopies(ctx context.Context, j *job) result {
 			// finalizer off.
 			continue
 		}
-		rest, err := liveWorkload(ctx, j.deps.live, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)})
+		rest, err := state.ReadWorkload(ctx, j.deps.live, "Workload", client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)})
 		if err != nil {
 			return ofError(err)
 		}
@@ -53,11 +56,11 @@ func releaseCopies(ctx context.Context, j *job) result {
 		} else if rest != nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
 			// It was made just before Kueue deactivated the Workload. Without a charge it would be first in its queue for as long
 			// as its pods last, and nobody might pass it.
-			if err := j.deps.deleteWorkload(ctx, rest, "deleting Workload %s, which is charged nothing"); err != nil {
+			if err := jobclient.DeleteWorkload(ctx, j.deps.client, rest, "deleting Workload %s, which is charged nothing"); err != nil {
 				return ofError(err)
 			}
 		}
-		err = j.deps.patchWorkload(ctx, wl, released, "releasing Workload %s that MultiKueue deleted")
+		err = jobclient.PatchWorkload(ctx, j.deps.client, wl, released, "releasing Workload %s that MultiKueue deleted")
 		if client.IgnoreNotFound(err) != nil {
 			return ofError(err)
 		}
@@ -133,22 +136,16 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 // awaitLastPod returns when to look again for the pods of a Workload that nothing is charged for in
 // its place, 0 when none is left and none comes.
 func awaitLastPod(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
-	left, err := j.pods().AnyLeft(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if !left {
-		return mayRunYet(j), nil
-	}
-	return recheckIn(wl.DeletionTimestamp.Time), nil
+	wait, _, err := j.pods().AwaitLast(ctx, &j.TrainJob, wl.DeletionTimestamp.Time)
+	return wait, err
 }
 
 func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) error {
 	charged := rest.DeepCopy()
 	charged.Status = placeholder.Charge(wl)
-	err := j.deps.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		return fmt.Errorf("charging Workload %s for the pods left of TrainJob %s: %w", client.ObjectKeyFromObject(rest), rest.Labels[placeholder.Label], err)
+	charging := fmt.Sprintf("charging Workload %%s for the pods left of TrainJob %s", rest.Labels[placeholder.Label])
+	if err := jobclient.PatchWorkloadStatus(ctx, j.deps.client, rest, charged, charging); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Kept the quota of a TrainJob that MultiKueue deleted for its pods", "remainder", klog.KObj(rest))
 	return nil
@@ -189,10 +186,10 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	since := rest.CreationTimestamp.Time
 	left := len(placeholder.PodsOf(rest, pods)) > 0
 	if left && (kueuelib.HasQuotaReservation(rest) || time.Since(since) < chargedWithin) {
-		return ctrl.Result{RequeueAfter: recheckIn(since)}, nil
+		return ctrl.Result{RequeueAfter: podtracking.RecheckIn(since)}, nil
 	}
 	// It may be charged at this moment.
-	err = r.deps.giveUpWorkload(ctx, rest)
+	err = jobclient.GiveUpWorkload(ctx, r.deps.client, rest)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
@@ -218,10 +215,7 @@ func forgetDone(ctx context.Context, j *job) error {
 	waits := wl.DeepCopy()
 	waits.Status.ReclaimablePods = nil
 	kueuelib.Unreserve(waits)
-	if err := j.deps.client.Status().Patch(ctx, waits, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("giving back the quota of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
-	}
-	return errOutdated
+	return cmp.Or(jobclient.PatchWorkloadStatus(ctx, j.deps.client, wl, waits, "giving back the quota of Workload %s"), errOutdated)
 }
 
 // askedAgainAnnotation is on the Workload of a job that Kueue asks no worker cluster for: when we
@@ -265,7 +259,7 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if wait := undispatchedAfter - time.Since(wl.CreationTimestamp.Time); wait > 0 {
 		return result{again: wait}
 	}
-	if err := j.deps.deleteWorkload(ctx, wl, "deleting Workload %s, which was finished without a run"); err != nil {
+	if err := jobclient.DeleteWorkload(ctx, j.deps.client, wl, "deleting Workload %s, which was finished without a run"); err != nil {
 		return ofError(err)
 	}
 	j.tell(jobevents.ReasonRequeued, jobevents.ActionQueue,

@@ -207,7 +207,6 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 	}, func(t *testing.T, change func(*trainjob.TrainJob)) {
 		stored, _ := suspendedJob()
 		r, _ := newReconciler(t, kit.With(stored, elsewhere, change))
-		r.deps.Defaults = servedDefaults(t)
 		for _, step := range []struct {
 			what      string
 			job       func(*trainjob.TrainJob)
@@ -231,14 +230,6 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 			expect.Same(t, step.what+": it is suspended", step.suspended, storedJob(t, r).Suspended())
 		}
 	})
-}
-
-func TestDispatchIsTold(t *testing.T) {
-	for where, cluster := range map[string]*string{"cluster west": new("west"), "another cluster": nil} {
-		wl := &kueue.Workload{Spec: kueue.WorkloadSpec{QueueName: "team"},
-			Status: kueue.WorkloadStatus{ClusterName: cluster, Admission: &kueue.Admission{ClusterQueue: "gpus"}}}
-		expect.Same(t, "Unexpected message", "Admitted from queue team by ClusterQueue gpus, and runs in "+where, dispatchedMessage(wl))
-	}
 }
 
 // MultiKueue deletes Workload and TrainJob of a run, and sends the same job again at once. A copy that waits asks the API
@@ -478,6 +469,10 @@ func TestReleaseCopies(t *testing.T) {
 		"with a pod, and one that others made":     {wl: copyOf(ours), there: []client.Object{podLeft(), planted}, kept: true, charged: true},
 		"with a pod, and one of another job":       {wl: copyOf(ours), there: []client.Object{podLeft(), others}, kept: true, charged: true},
 		"without quota, and one that others made":  {wl: changed(kit.Deactivated), there: []client.Object{idle}, remains: true},
+		// Kueue deactivates what its manager cluster evicts, at any moment.
+		"without quota, and with one that has none": {wl: changed(kit.Deactivated), there: []client.Object{podLeft(), remainderOf(copyOf())}},
+		"without quota, and with one that has": {wl: changed(kit.Deactivated), remains: true,
+			there: []client.Object{podLeft(), kit.With(remainderOf(copyOf()), func(rest *kueue.Workload) { rest.Status = charged.Status })}},
 		"with a pod, and Kueue has its quota back": {wl: changed(kit.Deactivated), there: []client.Object{podLeft()}},
 		"with a pod that no JobSet made":           {wl: copyOf(ours), there: []client.Object{plain}},
 		"with a pod, and charged to nobody":        {wl: changed(unknown), there: []client.Object{podLeft()}},
@@ -569,21 +564,6 @@ func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
 		expect.That(t, w.look(t) && w.get(t, wl.Name) != nil && kueuelib.HasQuotaReservation(w.get(t, rest.Name)),
 			"By a clock %s, the remainder is not charged, or the Workload goes before it is seen to be", clock)
 		expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "By a clock %s, the Workload stays though its remainder is charged", clock)
-	}
-}
-
-// Kueue deactivates what its manager cluster evicts, at any moment.
-func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
-	for _, charged := range []bool{false, true} {
-		wl := changed(kit.Deactivated)
-		rest := remainderOf(wl)
-		if charged {
-			rest.Status = placeholder.Charge(copyOf())
-		}
-		w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
-		w.delete(t, wl)
-		expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays")
-		expect.Same(t, "A remainder that is charged is there", charged, w.get(t, rest.Name) != nil)
 	}
 }
 

@@ -25,10 +25,11 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/starts"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -92,17 +93,11 @@ func observeNamespace(ctx context.Context, j *job) result {
 	return ofError(client.IgnoreNotFound(err))
 }
 
-// workloads returns the Workloads of the job.
-func (o *observed) workloads() []*kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
-
-// holdingQuota returns the Workload of the job that holds quota, or nil.
+// What belongs to this very job, by its UID; state.View says more of each.
+func (o *observed) workloads() []*kueue.Workload  { return o.view.WorkloadsOf(&o.TrainJob) }
 func (o *observed) holdingQuota() *kueue.Workload { return o.view.HoldingQuota(&o.TrainJob) }
-
-// jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that could run.
-func (o *observed) jobSet() *jobsetapi.JobSet { return o.view.JobSetOf(&o.TrainJob) }
-
-// childJobs returns the Jobs that JobSet made for the job.
-func (o *observed) childJobs() []batchv1.Job { return o.view.ChildJobsOf(&o.TrainJob) }
+func (o *observed) jobSet() *jobsetapi.JobSet     { return o.view.JobSetOf(&o.TrainJob) }
+func (o *observed) childJobs() []batchv1.Job      { return o.view.ChildJobsOf(&o.TrainJob) }
 
 // pods returns what answers whether there are pods of the job.
 func (j *job) pods() podtracking.Pods { return j.deps.podsIn(j.view) }
@@ -211,8 +206,8 @@ type record struct {
 	ended   jobEnd
 	// alone is set for a copy that was seen without a pod of another one of its name.
 	alone bool
-	run   run
-	start startRecord
+	run   jobmetrics.Run
+	start starts.Record
 	// former is the status that its former cluster left.
 	former *trainer.TrainJobStatus
 	// compared are the child Jobs that are known to ask for no more than the admission gives.
@@ -280,19 +275,6 @@ type jobEnd struct {
 	// held is when we first saw that it is suspended, also where it is deleted, by our own clock.
 	held time.Time
 }
-
-// run is the last one of a TrainJob, from a resumption to the stop, for what is measured of it. Of a run that another
-// process began it is unknown whether its pods were ready before; it is taken for measured then.
-type run struct {
-	queue metrics.Queue
-	// admitted is by Kueue's clock, began is zero where no run is known.
-	admitted, began time.Time
-	// ready is set once its pods were ready, over once it was stopped.
-	ready, over bool
-}
-
-// underWay reports whether a run is known that was not stopped yet.
-func (r run) underWay() bool { return !r.began.IsZero() && !r.over }
 
 // forget drops all that is remembered of a TrainJob by its UID. Whatever is asked of one
 // that is only over, not gone, is found out again.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -27,9 +28,13 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/starts"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -40,7 +45,7 @@ func notYet(ctx context.Context, j *job) result {
 		// jobframework would still see it.
 		return result{done: true, unqueued: true, again: retrySoon, err: err}
 	}
-	if held := j.record.start.heldBack(&j.TrainJob, j.deps.Field); held > 0 {
+	if held := j.record.start.HeldBack(&j.TrainJob, j.deps.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
 		j.note(jobevents.ReasonCannotStart)
 		return unqueued(held)
@@ -99,33 +104,6 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 	return awaitUsable(ctx, j, js, jobs)
 }
 
-// over reports whether all is done for a finished job. jobframework would tell so again
-// at every look, by an event.
-func over(j *job) bool {
-	workloads := j.workloads()
-	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
-		return !kueuelib.IsFinished(wl) || controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
-	})
-}
-
-// unmade is what is known of a job whose JobSet Trainer does not make.
-type unmade struct {
-	// generation is the one that the rest is about.
-	generation int64
-	// refused is set while a refusal is known; looks counts how often it was found, until is
-	// when to look again.
-	refused bool
-	looks   int
-	until   time.Time
-}
-
-// The first and the longest time between two looks at a job whose JobSet was refused. Trainer tries
-// again at its own pace, whatever an admin has new jobs wait for.
-const (
-	firstUnmade   = 10 * time.Second
-	longestUnmade = 5 * time.Minute
-)
-
 // awaitJobSet is for a job that has waited long enough for its JobSet: it queues without. Where
 // Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
 // again by itself, and the event of the JobSet brings the job here.
@@ -133,7 +111,7 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	if !j.manages {
 		return result{}
 	}
-	wait, refused := j.record.start.unmade.wait(j.Generation)
+	wait, refused := j.record.start.Unmade.Wait(j.Generation)
 	if wait > 0 {
 		j.note(jobevents.ReasonCannotStart)
 		return unqueued(wait)
@@ -152,7 +130,7 @@ func awaitJobSet(ctx context.Context, j *job) result {
 		}
 		return unqueued(again)
 	}
-	wait = j.record.start.unmade.found(refusal != "")
+	wait = j.record.start.Unmade.Found(refusal != "")
 	if refusal == "" {
 		if w := &j.record.waiting; !w.over && j.deps.waitForJobSet > 0 {
 			w.over = true
@@ -180,7 +158,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 	}
 	if why == "" && goes {
 		// Its end brings the job here again.
-		return unqueued(firstUnmade)
+		return unqueued(starts.FirstUnmade)
 	}
 	if why == "" {
 		// Caches have only the Jobs of JobSets.
@@ -188,7 +166,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 		for i := range jobs {
 			missing.Delete(jobs[i].Name)
 		}
-		err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
+		err := state.EachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
 			if !state.IsControlledBy(child, js) {
 				why = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
 			}
@@ -199,7 +177,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe, "does not queue, because %s", why)
 	// The event of what is made or changed then brings the job here, too.
-	return unqueued(min(longestUnmade, max(firstUnmade, time.Since(firstSeen(&j.record.waiting.began)))))
+	return unqueued(min(starts.LongestUnmade, max(starts.FirstUnmade, time.Since(firstSeen(&j.record.waiting.began)))))
 }
 
 // kept says by which finalizer an object stays when it is deleted; empty: by none. One that is deleted in the
@@ -211,27 +189,6 @@ func kept(kind string, obj client.Object) string {
 		}
 	}
 	return ""
-}
-
-// wait returns the time to the next look for a refusal, and whether the last look found
-// one. Trainer tries again as soon as a job is changed, so that is worth a look soon after.
-func (u *unmade) wait(generation int64) (wait time.Duration, refused bool) {
-	if u.refused && u.generation != generation {
-		u.looks, u.until = 0, time.Now().Add(retrySlowly)
-	}
-	u.generation = generation
-	return max(0, time.Until(u.until)), u.refused
-}
-
-// found notes what a look found, and returns the time to the next.
-func (u *unmade) found(refused bool) time.Duration {
-	if u.refused = refused; !refused {
-		u.looks = 0
-		return 0
-	}
-	wait := min(longestUnmade, firstUnmade<<min(u.looks, 16))
-	u.looks, u.until = u.looks+1, time.Now().Add(wait)
-	return wait
 }
 
 // takeOverlooked puts a job into the LocalQueue default that was there when it was made, and that its webhook did not
@@ -289,4 +246,136 @@ func isOverlooked(ctx context.Context, j *job) (bool, error) {
 	// They may be for the namespace only since it was labelled so.
 	labelled, err := j.deps.queues.LabelledAt(ctx, j.Namespace)
 	return j.CreationTimestamp.After(labelled), err
+}
+
+// leaveAlone ends the look at a TrainJob that is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
+// Where the selector, or the labels of the namespace, were others before, nothing is stopped for that: what has quota
+// keeps it to its end, and what began without any goes on. What waits loses its Workload, and then the gate.
+func leaveAlone(ctx context.Context, j *job) result {
+	if j.UID == "" || !j.unmanaged && len(j.view.Workloads) > 0 {
+		return result{}
+	}
+	if !j.unmanaged {
+		began, err := beganUnmanaged(ctx, j)
+		return result{done: began, err: err}
+	}
+	if former := awaitPodsOfFormer(ctx, j); former.ends() {
+		return former
+	}
+	workloads := j.workloads()
+	if !j.alive() || !j.deps.expectations.Satisfied(&j.TrainJob) {
+		return result{done: len(workloads) == 0}
+	}
+	if slices.ContainsFunc(workloads, func(wl *kueue.Workload) bool {
+		return !wl.DeletionTimestamp.IsZero() && (wl.Spec.QueueName != "" || state.HoldsQuota(wl)) || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
+	}) {
+		return result{}
+	}
+	for _, wl := range workloads {
+		if !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+			// jobframework lets it go of jobs with a queue alone.
+			return done(client.IgnoreNotFound(kueuelib.RemoveFinalizer(ctx, j.deps.client, wl.DeepCopy())))
+		}
+		if wl.DeletionTimestamp.IsZero() && !kueuelib.IsFinished(wl) {
+			return done(jobclient.DeleteWorkload(ctx, j.deps.client, wl, "deleting Workload %s of a namespace that Kueue does not manage"))
+		}
+	}
+	if err := free(ctx, j); err != nil {
+		return ofError(err)
+	}
+	if queue := jobframework.QueueName(j); queue != "" {
+		becomes := "runs outside of all quotas"
+		if j.IsSuspended() {
+			becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
+		} else if j.deps.Field.HoldsGate(&j.Spec) {
+			becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
+		}
+		j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
+			"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
+	}
+	return done(nil)
+}
+
+// beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
+// and nothing of it was ever placed. It queues when somebody suspends it.
+func beganUnmanaged(ctx context.Context, j *job) (bool, error) {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages {
+		return false, nil
+	}
+	if j.deps.Field.Has(&j.Spec) {
+		// Our entry says more than that nothing is placed.
+		if placements, err := freed(j); err != nil || j.deps.Field.Set(&j.DeepCopy().Spec, placements) {
+			return false, err
+		}
+	}
+	js := j.jobSet()
+	if js == nil || podset.Placed(js) {
+		return false, nil
+	}
+	labelled, err := j.deps.queues.LabelledAt(ctx, j.key.Namespace)
+	return err == nil && begun(js, j.childJobs(), labelled), err
+}
+
+// begun reports whether all that a JobSet runs had started at a time: what it has yet to make, or to resume, would ask
+// for more than anybody ran then.
+func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
+	pods, made := map[string]int32{}, 0
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		pods[rj.Name] = ptr.Deref(rj.Template.Spec.Parallelism, 1)
+		made += int(rj.Replicas)
+	}
+	return len(jobs) == made && !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
+		started := child.Status.StartTime
+		return !podset.JobEnded(&child) && (started == nil || started.After(at) ||
+			ptr.Deref(child.Spec.Parallelism, 1) > pods[child.Labels[jobsetapi.ReplicatedJobNameKey]])
+	})
+}
+
+// free takes gate and placement from a job that waits for nobody any more: from its child Jobs, where JobSet leaves
+// them, and from our entry, in two writes, see patch.Stamp: our webhook is not asked in such a namespace.
+func free(ctx context.Context, j *job) error {
+	placements, err := freed(j)
+	if err != nil || len(placements) == 0 {
+		return err
+	}
+	if js := j.jobSet(); !j.IsSuspended() {
+		if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+			return nil
+		}
+		// Its user resumed it between the two writes. A running TrainJob takes no patch, and removing the last label of an
+		// untyped metadata leaves null, which JobSet's CRD refuses.
+		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take admission gate or placement from JobSet %s", js.Name))
+	}
+	free := j.DeepCopy()
+	if !j.deps.Field.Set(&free.Spec, placements) {
+		return nil
+	}
+	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
+		return err
+	}
+	if err := placeChildJobs(ctx, j, free); podsets.RuntimeMissing(err) {
+		// Nor could its user resume it before there is one, which brings the job here again.
+		return nil
+	} else if err != nil {
+		return err
+	}
+	without := j.DeepCopy().Spec
+	j.deps.Field.Drop(&without)
+	for _, spec := range []trainjob.Spec{without, free.Spec} {
+		if err := j.writeSpec(ctx, spec); err != nil {
+			return err
+		}
+	}
+	ctrl.LoggerFrom(ctx).Info("Took the admission gate away")
+	return nil
+}
+
+// freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no
+// further than to take that away, of what its JobSet keeps of it.
+func freed(j *job) ([]patch.Placement, error) {
+	if j.deps.Field.Has(&j.Spec) {
+		return patch.AllFreed(j.deps.Field, &j.Spec)
+	}
+	return podset.FreedIn(j.jobSet()), nil
 }

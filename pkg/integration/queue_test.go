@@ -20,6 +20,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/starts"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -45,8 +47,7 @@ func TestNotYet(t *testing.T) {
 	}
 	two := inttest.JobSetOf(trainJob, false, jobsetapi.ReplicatedJob{Name: "a", Replicas: 1}, jobsetapi.ReplicatedJob{Name: "b", Replicas: 2})
 	queues := []client.Object{inttest.JobSetOf(trainJob, false, two.Spec.ReplicatedJobs[0]), child("a", 0)}
-	former := trainJob.DeepCopy()
-	former.UID = "former"
+	former := formerOf(trainJob)
 	left := inttest.WorkloadOf(former, kit.Held, deleted)
 	type row struct {
 		// waited is what we remember of earlier looks.
@@ -144,23 +145,6 @@ func TestWaitForJobSet(t *testing.T) {
 	})
 }
 
-// Whoever changes the job gets an answer soon, also to the tries after that.
-func TestUnmade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := &unmade{}
-		wait, refused := u.wait(1)
-		expect.That(t, wait == 0 && !refused, "A job of which nothing is known waits %s; refused: %t", wait, refused)
-		for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
-			expect.Same(t, fmt.Sprintf("%d: unexpected wait", i), want*time.Second, u.found(true))
-		}
-		wait, refused = u.wait(2)
-		expect.That(t, wait == retrySlowly && refused, "A job that was changed waits %s; refused: %t", wait, refused)
-		expect.Same(t, "Unexpected wait of a job that was changed, and refused again", 10*time.Second, u.found(true))
-		u.found(false)
-		expect.Same(t, "Unexpected wait after a look without a refusal", 10*time.Second, u.found(true))
-	})
-}
-
 // What a former job left goes with its quota; what anybody still needs stays.
 func TestReleaseFormer(t *testing.T) {
 	type row struct {
@@ -251,7 +235,7 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 		stored, js := suspendedJob()
 		stored.Labels, js.Spec.ReplicatedJobs = tc.labels, kit.ReplicatedJobs("node", 1)
 		if tc.many {
-			js.Spec.ReplicatedJobs[0].Replicas = jobsAtATime + 1
+			js.Spec.ReplicatedJobs[0].Replicas = state.AtATime + 1
 		}
 		r, recorder := newReconciler(t, append(tc.there, stored, js)...)
 		jobs := []batchv1.Job{}
@@ -272,7 +256,7 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 		if tc.want != "" {
 			j.record.waiting.began = time.Now().Add(-time.Hour)
 			again := awaitUsable(t.Context(), j, js, jobs).again
-			expect.That(t, outcome.again == firstUnmade && again == longestUnmade, "It is looked at after %s, and after an hour after %s", outcome.again, again)
+			expect.That(t, outcome.again == starts.FirstUnmade && again == starts.LongestUnmade, "It is looked at after %s, and after an hour after %s", outcome.again, again)
 		}
 	})
 }

@@ -79,7 +79,9 @@ func (j *job) reconcile(ctx context.Context) result {
 	if j.decision.made && j.decision.err == nil {
 		if j.decision.started != "" && !j.IsSuspended() {
 			// Every start is news, also one by the admission of the last.
-			measureStart(j)
+			if wl := j.holdingQuota(); wl != nil { // Else it is being taken back already.
+				j.record.run.Starts(j.deps.metrics, wl)
+			}
 			j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
 			j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 		}

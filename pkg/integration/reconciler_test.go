@@ -30,7 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -58,51 +58,36 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0, "A TrainJob that has the gate is written, or its runtime read %d times", reads)
 }
 
-// kubectl replace --force deletes a TrainJob and makes it again at once.
-func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
-	stored, _ := suspendedJob()
-	stored.CreationTimestamp = metav1.Now()
-	former := stored.DeepCopy()
-	former.UID = "former"
-	wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held)
-	r, _ := newReconciler(t, stored, wl)
-	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
-	expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
-	expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The former job's Workload is still there")
-	var left kueue.WorkloadList
-	expect.NoError(t, r.deps.client.List(t.Context(), &left))
-	expect.That(t, len(left.Items) == 0, "The new job queues before its child Jobs are there: %v", left.Items)
-}
-
-// Whoever may edit Workloads may keep one, and Kueue counts the quota of what is there.
+// Whoever may edit Workloads may keep one, and Kueue counts the quota of what is there. MultiKueue takes every end of a copy
+// but one for that of the job.
 func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 	type row struct {
 		finalizers []string
-		alive      bool
+		wl         func(*kueue.Workload)
 		// runs is set for a job that is not suspended yet.
 		runs bool
 		pods []client.Object
-		want bool
+		// want is why the Workload is finished.
+		want string
 	}
+	mine := []string{"example.com/mine"}
 	expect.Rows(t, map[string]row{
-		"let go, and kept by somebody": {finalizers: []string{"example.com/mine"}, want: true},
-		"of a job that is to stop":     {finalizers: []string{"example.com/mine"}, runs: true},
-		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pods: []client.Object{inttest.PodOf("team", "llm")}},
-		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
-		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}},
-		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
+		"let go, and kept by somebody": {finalizers: mine, wl: deleted, want: "Deleted"},
+		"of a copy, let go":            {finalizers: mine, wl: kit.All(kit.Copied, deleted), want: kueue.WorkloadFinishedReasonOutOfSync},
+		"of a job that is to stop":     {finalizers: mine, wl: deleted, runs: true},
+		"of a job with a pod left":     {finalizers: mine, wl: deleted, pods: []client.Object{inttest.PodOf("team", "llm")}},
+		"not let go":                   {finalizers: append(mine, kueue.ResourceInUseFinalizerName), wl: deleted},
+		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}, wl: deleted},
+		"not deleted":                  {finalizers: mine},
 	}, func(t *testing.T, tc row) {
-		wl := inttest.AdmittedOf("uid")
+		wl := inttest.AdmittedOf("uid", tc.wl)
 		wl.Finalizers = tc.finalizers
-		if !tc.alive {
-			deleted(wl)
-		}
 		r, _ := onStatuses(t, append(tc.pods, wl)...)
 		trainJob := inttest.Job("uid")
 		trainJob.Spec.Suspend = new(!tc.runs)
 		expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
 		inttest.Reload(t, r.deps.client, wl)
-		expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
+		expect.Same(t, "Why the Workload is finished", tc.want, state.ReasonOf(wl, kueue.WorkloadFinished))
 	})
 }
 
@@ -110,7 +95,6 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 func TestEveryStartIsToldOnce(t *testing.T) {
 	stored, js := suspendedJob()
 	r, recorder := newReconciler(t, stored, js)
-	r.deps.Defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	changeWorkload(t, r.deps.client, giveQuota)
 	_, started := reconcileOnce(t, r)
@@ -291,7 +275,6 @@ func TestWaitsForPeopleGrow(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		stored, js := suspendedJob()
 		r, _ := newReconciler(t, stored, js)
-		r.deps.Defaults = servedDefaults(t)
 		r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, key client.ObjectKey) error {
 			if _, ok := obj.(*kueue.WorkloadPriorityClass); ok {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, key.Name) // As caches say it.
@@ -357,52 +340,6 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-func TestStillAdmitted(t *testing.T) {
-	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
-	type live = []client.Object
-	expect.Rows(t, map[string]expect.Row[live, bool]{
-		"it is":                           {In: live{inttest.AdmittedOf("a")}, Want: true},
-		"it waits":                        {In: live{inttest.WorkloadOf(inttest.Job("a"))}, Want: false},
-		"the Workload is being deleted":   {In: live{inttest.AdmittedOf("a", going)}, Want: false},
-		"the admission is a former job's": {In: live{inttest.AdmittedOf("b")}, Want: false},
-		"there is no Workload":            {In: nil, Want: false},
-		"somebody else's has its name":    {In: live{foreign}, Want: false},
-		"the job has another time limit":  {In: live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) })}, Want: false},
-	}, func(t *testing.T, tc expect.Row[live, bool]) {
-		got, err := stillAdmitted(t.Context(), inttest.Fake(tc.In...).Build(), inttest.Job("a"))
-		expect.That(t, err == nil && got == tc.Want, "stillAdmitted() = %t, %v; want %t", got, err, tc.Want)
-	})
-}
-
-func TestConfirm(t *testing.T) {
-	other := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "other" }
-	provisioned := func(request string) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady,
-				PodSetUpdates: []kueue.PodSetUpdate{{Name: "node", Annotations: map[string]string{"request": request}}}}}
-		}
-	}
-	type live = []client.Object
-	type row struct {
-		cached *kueue.Workload
-		live   live
-		want   error
-	}
-	expect.Rows(t, map[string]row{
-		"a check adds the same to pods":  {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("1"))}, nil},
-		"it adds what it did not before": {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("2"))}, errOutdated},
-		"the admission stands":           {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a")}, nil},
-		"it is gone":                     {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, ""))}, errOutdated},
-		"it is another one":              {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", other)}, errOutdated},
-		"it is another Workload's":       {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.UID = "next" })}, errOutdated},
-		"the Workload is gone":           {inttest.AdmittedOf("a"), nil, errOutdated},
-		"the Workload is being deleted":  {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", going)}, errOutdated},
-	}, func(t *testing.T, tc row) {
-		got := confirm(t.Context(), inttest.Fake(tc.live...).Build(), tc.cached)
-		expect.That(t, errors.Is(got, tc.want), "confirm() = %v, want %v", got, tc.want)
-	})
-}
-
 func TestOneGenerationForAReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
 	r.deps.trainer = testenv.Served(t, trainjob.Trainer21)
@@ -410,4 +347,14 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
 	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
 		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
+}
+
+// A user who writes to the TrainJob all the time shall not keep the manager from looking at its Workload.
+func TestAConflictOverTheJobSaysNothingOfItsWorkload(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+	j := jobOf(t, r, stored)
+	_, err := j.answer(t.Context(), result{err: apierrors.NewConflict(jobclient.Resource, stored.Name, errors.New("overtaken"))})
+	expect.NoError(t, err)
+	expect.That(t, !r.deps.expectations.Outdated(j.key, j.view.Workloads), "The Workload counts as an old view")
 }

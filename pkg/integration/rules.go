@@ -107,19 +107,12 @@ type result struct {
 	err   error
 }
 
-// done returns the result of a rule that ends the reconcile, with an error or without.
-func done(err error) result { return result{done: true, err: err} }
-
-// ofError returns the result of a rule that came to an error, or to none.
-func ofError(err error) result { return result{err: err} }
-
-// lookAgain returns the result of a rule that ends the reconcile for some time.
-func lookAgain(in time.Duration) result { return result{done: true, again: in} }
-
-// unqueued returns the result for a job that does not queue for some time.
-func unqueued(again time.Duration) result {
-	return result{done: true, unqueued: true, again: again}
-}
+// The results of rules: done ends the reconcile, with an error or without, lookAgain does so for some time, unqueued for a job
+// that does not queue for some time; ofError is of one that came to an error, or to none.
+func done(err error) result               { return result{done: true, err: err} }
+func lookAgain(in time.Duration) result   { return result{done: true, again: in} }
+func unqueued(again time.Duration) result { return result{done: true, unqueued: true, again: again} }
+func ofError(err error) result            { return result{err: err} }
 
 // ends reports whether the reconcile ends before jobframework looks.
 func (r result) ends() bool { return r.done || r.err != nil }
@@ -169,5 +162,11 @@ func awaitOwnWrite(_ context.Context, j *job) result {
 // noteResumed takes note of a job that runs by our view, whoever resumed it.
 func noteResumed(_ context.Context, j *job) result {
 	j.pods().NoteResumed(&j.TrainJob)
+	return result{}
+}
+
+// measureStopped records a stop that somebody else made.
+func measureStopped(_ context.Context, j *job) result {
+	j.record.run.FoundSuspended(j.deps.metrics, &j.TrainJob, j.holdingQuota())
 	return result{}
 }

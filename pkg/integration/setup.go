@@ -16,21 +16,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -45,6 +38,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
@@ -65,7 +59,7 @@ import (
 // dependencies are what adapter and reconciler go by. What works on a part of them is made from them
 // where it is used: so it has the Trainer, and the view of a TrainJob, that this has.
 type dependencies struct {
-	// Describer is for the Trainer that is served; see now.
+	// Describer is for the Trainer that is served; see of.
 	*podsets.Describer
 
 	client client.Client
@@ -106,9 +100,6 @@ func (e *dependencies) of(served trainjob.TrainerVersion) *dependencies {
 	deps.Describer = e.Describer.For(served)
 	return &deps
 }
-
-// controllerName is the controller's name in logs and metrics and the source of its events.
-const controllerName = jobevents.ReportingController
 
 // Options are the settings of the integration.
 type Options struct {
@@ -188,7 +179,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
-	tellMetrics(mgr, deps, scope)
+	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
+	standing := &jobmetrics.Standing{Trainer: deps.trainer, InTree: deps.inTree, Kueue: deps.kueue, Scope: scope}
+	deps.metrics.Register(
+		metrics.NewScraped(counts.Tell, metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods),
+		metrics.NewScraped(standing.Tell, metrics.TrainerInfo, metrics.InTree, metrics.KueueConfigurationRead, metrics.SettingDiffers, metrics.WebhooksEveryTrainJob))
 	// Runnables of the leader's, controllers among them, start when it begins to lead.
 	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
 		deps.expectations.Lead()
@@ -203,7 +198,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	return &Checks{
 		InTreeOff: deps.inTree.Check, InTreeKnown: deps.inTree.CheckKnown, TrainerKnown: deps.trainer.Check,
-		Facts: func() []string { return facts(deps, scope) },
+		Facts: standing.Facts,
 	}, nil
 }
 
@@ -226,28 +221,23 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	all := peers.NewTrainJobs(mgr.GetClient())
 	trainer := peers.NewTrainer(all)
-	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
+	if err := trainer.FollowIn(ctx, mgr); err != nil {
 		return nil, err
 	}
 	defaults := &podsets.Defaults{}
 	if err := defaults.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
-	labels, err := kueuesMetrics(ctx, mgr.GetCache(), opts)
+	labels, err := jobmetrics.RegisterKueues(ctx, mgr.GetCache(), opts.Kueue, opts.Metrics)
 	if err != nil {
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	written, err := eventsclient.NewForConfigAndClient(forEvents(mgr.GetConfig()), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("setting up the client of events: %w", err)
-	}
-	broadcast, err := jobevents.Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme(), controllerName)
+	recorder, err := jobevents.Setup(ctx, mgr)
 	if err != nil {
 		return nil, err
 	}
-	recorder := jobevents.New(broadcast)
 	deps := &dependencies{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: lru.New(podsets.Remembers),
@@ -277,43 +267,13 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	return deps, nil
 }
 
-// eventsPerSecond are written at most, beside all other requests.
-const eventsPerSecond = 100
-
-// forEvents limits events apart, where requests are limited: what all jobs are told at once keeps no write waiting.
-func forEvents(config *rest.Config) *rest.Config {
-	events := rest.CopyConfig(config)
-	if events.RateLimiter != nil {
-		events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 2*eventsPerSecond)
-	}
-	return events
-}
-
-// watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
-// Kueue's Workload CRD alone; no selector names two, and all of them would be many.
-func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *peers.Trainer) error {
-	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
-		o.Cache.ByObject = map[client.Object]cache.ByObject{
-			&apiextensionsv1.CustomResourceDefinition{}: {Field: fields.OneTermEqualSelector("metadata.name", trainjob.CRDName)},
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("setting up the cache of CRD %s: %w", trainjob.CRDName, err)
-	}
-	if err := mgr.Add(crds); err != nil {
-		return err
-	}
-	return trainer.Follow(ctx, crds.GetCache())
-}
-
 func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 	maps := watches.Mapper{Cached: deps.client}
 	controlling := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
 		Watches(&trainjob.TrainJob{}, watches.OfTrainJobs(deps.expectations.Wrote), builder.WithPredicates(watches.ForgetDeleted(deps.forget))).
-		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureWorkloads(deps.metrics))).
+		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(jobmetrics.OfWorkloads(deps.metrics))).
 		Watches(&jobsetapi.JobSet{}, watches.Batched(controlling)).
 		Watches(&batchv1.Job{}, watches.Batched(handler.EnqueueRequestsFromMapFunc(maps.TrainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -358,7 +318,7 @@ func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 }
 
 // framework returns Kueue's jobframework for a job, under the settings that hold now. PodsReady is ours
-// to report, see podsready.go: jobframework writes it more often, and asks a cache of
+// to report, see package readiness: jobframework writes it more often, and asks a cache of
 // LocalQueues that only Kueue itself fills.
 func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
@@ -371,4 +331,20 @@ func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
 		jobframework.WithCustomLabels(e.labels),
 	)
+}
+
+// setupLedger has the manager keep account of what TrainJobs hold.
+func setupLedger(ctx context.Context, mgr ctrl.Manager, deps *dependencies, opts Options) error {
+	deps.ledger = ledger.New(ledger.Options{
+		Namespace: opts.Namespace, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Cached: mgr.GetClient(),
+		Facts: func(ctx context.Context, wl *kueue.Workload) ledger.Facts {
+			return jobmetrics.FactsOf(ctx, mgr.GetClient(), wl, opts.UserLabel, deps.kueue.Settings().WaitForPodsReady != nil)
+		},
+		Recorder: mgr.GetEventRecorder(jobevents.ReportingController), Log: mgr.GetLogger().WithName("ledger"),
+	})
+	if err := deps.ledger.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	deps.metrics.Register(ledger.NewCollector(deps.ledger, deps.metrics.LocalQueues))
+	return mgr.Add(deps.ledger)
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -36,34 +35,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// Whoever was told that the manager stands aside is told again the next time it does.
-func TestYieldIsToldEachTime(t *testing.T) {
-	stored, _ := suspendedJob()
-	r, recorder := newReconciler(t, stored)
-	for _, active := range []bool{true, true, false, true, true} {
-		r.deps.inTree = testenv.InTree(t, active)
-		expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
-	}
-	expect.Same(t, "Unexpected number of events for two times", 2, len(eventsSoFar(recorder, jobevents.ReasonNotAlone)))
-}
-
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
 func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 	job, left := inttest.Job("uid"), inttest.AdmittedOf("uid")
-	type row struct {
-		there []client.Object
-		again bool
-	}
-	expect.Rows(t, map[string]row{
-		"a job that is there":          {there: []client.Object{job.DeepCopy(), left.DeepCopy()}},
+	expect.Rows(t, map[string]expect.Row[[]client.Object, bool]{
+		"a job that is there":          {In: []client.Object{job.DeepCopy(), left.DeepCopy()}},
 		"one that is gone":             {},
-		"and one that left a Workload": {there: []client.Object{left.DeepCopy()}, again: true},
-	}, func(t *testing.T, tc row) {
-		r, _ := newReconciler(t, tc.there...)
+		"and one that left a Workload": {In: []client.Object{left.DeepCopy()}, Want: true},
+	}, func(t *testing.T, tc expect.Row[[]client.Object, bool]) {
+		r, _ := newReconciler(t, tc.In...)
 		r.deps.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.deps.client))
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-		again := result.RequeueAfter > 0
-		expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
+		expect.That(t, err == nil && result.RequeueAfter > 0 == tc.Want, "Comes again in %s (%v), want that: %t", result.RequeueAfter, err, tc.Want)
 		expect.Same(t, "Unexpected number of records", 0, len(known(r.deps.records)))
 	})
 }
@@ -220,19 +203,15 @@ func TestLeaveAlone(t *testing.T) {
 // jobframework looks at no job without a queue where Kueue does not manage these. The gate goes in two writes, each with a
 // time of its own: Trainer's webhook would spell the job's amounts in another way.
 func TestWorkloadOfNoQueueGoes(t *testing.T) {
-	type row struct {
-		wl    func(*kueue.Workload)
-		stays bool
-	}
-	expect.Rows(t, map[string]row{
-		"it waits":                            {wl: kit.Held},
-		"it is deleted, and kept by somebody": {wl: going, stays: true},
-		"it says that the job has ended":      {wl: hasFailed, stays: true},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[func(*kueue.Workload), bool]{
+		"it waits":                            {In: kit.Held},
+		"it is deleted, and kept by somebody": {In: going, Want: true},
+		"it says that the job has ended":      {In: hasFailed, Want: true},
+	}, func(t *testing.T, tc expect.Row[func(*kueue.Workload), bool]) {
 		stored, js := suspendedJob()
 		stored.Labels = nil
 		place(t, stored, patch.Gated("node"))
-		wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" }, tc.wl)
+		wl := inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Spec.QueueName = "" }, tc.In)
 		r, _ := newReconciler(t, stored, js, wl)
 		var entries []bool
 		r.deps.client = kit.Writes(r.deps.client, func(w kit.Write) error {
@@ -246,7 +225,7 @@ func TestWorkloadOfNoQueueGoes(t *testing.T) {
 		for range 3 {
 			reconcileOnce(t, r)
 		}
-		expect.Same(t, "It is still there", tc.stays, inttest.Exists(t, r.deps.client, wl))
+		expect.Same(t, "It is still there", tc.Want, inttest.Exists(t, r.deps.client, wl))
 		expect.Same(t, "Unexpected writes of our entry", []bool{false, true}, entries)
 		expect.That(t, !r.deps.Field.HoldsGate(&storedJob(t, r).Spec), "The job keeps the gate")
 	})
@@ -255,8 +234,7 @@ func TestWorkloadOfNoQueueGoes(t *testing.T) {
 // Nothing else brings a job here again that is left alone, and the quota of a former one of its name hangs on that.
 func TestFormerJobIsLookedAtWhereItsSuccessorIsLeftAlone(t *testing.T) {
 	stored, _ := suspendedJob()
-	former := stored.DeepCopy()
-	former.UID = "former"
+	former := formerOf(stored)
 	wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
 	r, _ := newReconciler(t, stored, wl, inttest.PodOf(jobKey.Namespace, jobKey.Name))
 	manages(r, r.deps.live, false)
@@ -294,42 +272,43 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 
 // Between the two writes that free a job, its user may resume it: Trainer cannot take gate and placement from the JobSet then.
 func TestResumedBeforeItWasFree(t *testing.T) {
+	template := func(js *jobsetapi.JobSet) *corev1.PodTemplateSpec {
+		return &js.Spec.ReplicatedJobs[0].Template.Spec.Template
+	}
+	at := func(gate string) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
+			template(js).Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+		}
+	}
+	gated := at(patch.AdmissionGate)
+	placed := func(js *jobsetapi.JobSet) {
+		template(js).Labels, template(js).Spec.NodeSelector = map[string]string{kueueconstants.PodSetLabel: "node"}, map[string]string{"gpu": "h100"}
+	}
 	type row struct {
-		gate, placed, entry, jobSetRuns bool
+		jobSet            func(*jobsetapi.JobSet)
+		entry, jobSetRuns bool
 		// waits is set where nobody resumed it, and the second write is missing.
 		waits bool
-		// other has its JobSet have somebody else's gate.
-		other bool
 		// noQueue is set where Kueue managed jobs without one, and the namespace is Kueue's.
 		noQueue bool
 		want    string
 	}
 	expect.Rows(t, map[string]row{
-		"its JobSet keeps the gate, without our entry":        {gate: true, want: "gone"},
-		"the same of a job without a queue":                   {gate: true, noQueue: true, want: "gone"},
-		"its JobSet keeps a placement, without our entry":     {placed: true, want: "gone"},
-		"the same placement of a job without a queue":         {placed: true, noQueue: true, want: "gone"},
-		"nobody resumed it, and its JobSet keeps the gate":    {gate: true, waits: true, want: "suspended"},
-		"nobody resumed it, and its JobSet keeps a placement": {placed: true, waits: true, want: "suspended"},
+		"its JobSet keeps the gate, without our entry":        {jobSet: gated, want: "gone"},
+		"the same of a job without a queue":                   {jobSet: gated, noQueue: true, want: "gone"},
+		"its JobSet keeps a placement, without our entry":     {jobSet: placed, want: "gone"},
+		"the same placement of a job without a queue":         {jobSet: placed, noQueue: true, want: "gone"},
+		"nobody resumed it, and its JobSet keeps the gate":    {jobSet: gated, waits: true, want: "suspended"},
+		"nobody resumed it, and its JobSet keeps a placement": {jobSet: placed, waits: true, want: "suspended"},
 		"a job without a queue that never had a gate":         {noQueue: true, want: "suspended"},
 		"its JobSet has none":                                 {want: "suspended"},
-		"its JobSet has somebody else's":                      {other: true, noQueue: true, want: "suspended"},
-		"our entry is there":                                  {gate: true, entry: true, want: "suspended"},
-		"its JobSet runs":                                     {gate: true, jobSetRuns: true, want: "runs"},
+		"its JobSet has somebody else's":                      {jobSet: at("example.com/mine"), noQueue: true, want: "suspended"},
+		"our entry is there":                                  {jobSet: gated, entry: true, want: "suspended"},
+		"its JobSet runs":                                     {jobSet: gated, jobSetRuns: true, want: "runs"},
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
 		js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
-		if tc.gate {
-			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
-		}
-		if tc.placed {
-			template := &js.Spec.ReplicatedJobs[0].Template.Spec.Template
-			template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
-			template.Spec.NodeSelector = map[string]string{"gpu": "h100"}
-		}
-		if tc.other {
-			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
-		}
+		kit.With(js, tc.jobSet)
 		if tc.entry {
 			place(t, stored, patch.Gated("node"))
 		}

@@ -6,9 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,42 +30,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// placedMessage says where an admission sends a job: queue, ClusterQueue, and the
-// flavor of every PodSet.
-func placedMessage(wl *kueue.Workload) string {
-	admission := wl.Status.Admission
-	parts := kueuelib.Map(admission.PodSetAssignments, assignmentMessage)
-	return kueuelib.TruncateEvent(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
-		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
-}
-
-// dispatchedMessage says in which cluster a job runs, and what it is charged to in this one.
-func dispatchedMessage(wl *kueue.Workload) string {
-	where := "another cluster"
-	if name := ptr.Deref(wl.Status.ClusterName, ""); name != "" {
-		where = "cluster " + name
-	}
-	return fmt.Sprintf("Admitted from queue %s by ClusterQueue %s, and runs in %s", wl.Spec.QueueName, wl.Status.Admission.ClusterQueue, where)
-}
-
-func assignmentMessage(a *kueue.PodSetAssignment) string {
-	byFlavor := map[kueue.ResourceFlavorReference][]string{}
-	for resource, flavor := range a.Flavors {
-		usage := a.ResourceUsage[resource]
-		byFlavor[flavor] = append(byFlavor[flavor], fmt.Sprintf("%s %s", usage.String(), resource))
-	}
-	flavors := make([]string, 0, len(byFlavor))
-	for _, flavor := range slices.Sorted(maps.Keys(byFlavor)) {
-		amounts := byFlavor[flavor]
-		slices.Sort(amounts)
-		flavors = append(flavors, fmt.Sprintf("flavor %s (%s)", flavor, strings.Join(amounts, ", ")))
-	}
-	if len(flavors) == 0 {
-		flavors = []string{"no flavor, it requests nothing"}
-	}
-	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(ptr.Deref(a.Count, 0), "pod"), strings.Join(flavors, ", "))
-}
 
 // placeChildJobs brings the suspended child Jobs to the pod templates that Trainer makes of what the job is going to
 // be, one write for each that differs. JobSet itself only ever merges into a Job that exists: left alone, the Job would
@@ -157,7 +118,7 @@ func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) 
 		return "", nil
 	}
 	var made []batchv1.Job
-	err := eachChildJob(ctx, j.deps.live, &js, func(child *batchv1.Job) {
+	err := state.EachChildJob(ctx, j.deps.live, &js, func(child *batchv1.Job) {
 		child.Spec.Template, child.ManagedFields = corev1.PodTemplateSpec{}, nil
 		made = append(made, *child)
 	})
@@ -222,7 +183,7 @@ func renewExceeding(ctx context.Context, j *job) error {
 	if wl == nil {
 		return nil
 	}
-	lacking := time.Since(admittedAt(wl))
+	lacking := time.Since(state.AdmittedAt(wl))
 	if placeholder.IsCopy(wl) && lacking < j.deps.startTimeout {
 		return nil // MultiKueue makes the next one at once.
 	}
@@ -254,7 +215,7 @@ func awaitRollout(ctx context.Context, j *job) error {
 		since = made.Time
 		if wl := j.holdingQuota(); wl != nil {
 			// The roll-out may never end: one that was made while it lasts stays twice as long as the last.
-			patience = max(patience, made.Sub(admittedAt(wl)))
+			patience = max(patience, made.Sub(state.AdmittedAt(wl)))
 		}
 	}
 	if time.Since(since) < patience {
@@ -274,6 +235,17 @@ func ensurePlaced(ctx context.Context, j *job) result {
 	}
 	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
 	return result{}
+}
+
+// placed reports whether our part is there and past the gate. Where it is not there at
+// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
+// the old one from every TrainJob.
+func placed(j *job) bool {
+	if j.deps.Field.Has(&j.Spec) {
+		return !j.deps.Field.HoldsGate(&j.Spec)
+	}
+	js := j.jobSet()
+	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
 }
 
 // ensureWithinQuota takes a job back that asks for more than it was admitted for. What a
@@ -307,7 +279,7 @@ func ensureWithinQuota(ctx context.Context, j *job) result {
 func excessOfLaterJobs(ctx context.Context, j *job, wl *kueue.Workload) (string, error) {
 	known, seen, led := ptr.Deref(j.record.compared, nil), sets.Set[types.UID]{}, j.deps.expectations.LedSince()
 	for _, child := range j.childJobs() {
-		if made := child.CreationTimestamp.Time; podset.JobEnded(&child) || made.Before(admittedAt(wl)) || made.Before(led) {
+		if made := child.CreationTimestamp.Time; podset.JobEnded(&child) || made.Before(state.AdmittedAt(wl)) || made.Before(led) {
 			continue
 		}
 		if !known.Has(child.UID) {

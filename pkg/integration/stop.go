@@ -7,20 +7,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
@@ -33,7 +30,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -57,7 +53,7 @@ func watchStop(ctx context.Context, j *job) result {
 		return result{}
 	}
 	// What would tell of the last pod may be gone: the job looks again by itself.
-	wait := recheckIn(since)
+	wait := podtracking.RecheckIn(since)
 	if time.Since(since) < longStop {
 		return result{again: wait}
 	}
@@ -89,54 +85,6 @@ func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err 
 	return jobclient.TrainerLags(err) && time.Since(expectations.ChangedBy(job)) > longLag
 }
 
-// podsAnswer is whether pods of a job may be there.
-type podsAnswer struct {
-	may bool
-	// release is set where the caches know of none, and quota is given back if that is so.
-	release *release
-}
-
-// release is quota that is given back once the job has no pods any more.
-type release struct {
-	workload types.UID
-	// why is for the log.
-	why string
-	// deleted is set where the Workload goes with the quota.
-	deleted bool
-}
-
-// releases returns the quota that is given back once the job is not active any more, nil for none.
-func releases(ctx context.Context, j *job) *release {
-	wl := j.holdingQuota()
-	if wl == nil {
-		return nil
-	}
-	because := func(why string) *release { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()} }
-	switch {
-	case j.TrainJob.Finished():
-		return because("Finished")
-	case !wl.DeletionTimestamp.IsZero():
-		return because("WorkloadDeleted")
-	case kueuelib.IsEvicted(wl):
-		return because(state.ReasonOf(wl, kueue.WorkloadEvicted))
-	case !kueuelib.IsActive(wl):
-		return because("Deactivated")
-	case wl.Spec.QueueName != jobframework.QueueName(j):
-		return because("QueueChanged")
-	case !sameTimeLimit(wl, &j.TrainJob):
-		return because("TimeLimitChanged")
-	case j.IsSuspended() && changedPodSets(ctx, j, wl):
-		return because("PodSetsChanged")
-	}
-	return nil
-}
-
-// changedPodSets reports whether the job asks for something else than its Workload, which jobframework deletes for it.
-func changedPodSets(ctx context.Context, j *job, wl *kueue.Workload) bool {
-	podSets, err := j.describe(ctx)
-	return err == nil && podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
-}
-
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
 // no others can come, its Workload keeps its finalizer, and with it the quota.
 func awaitPodsOfDeleted(ctx context.Context, j *job) result {
@@ -160,40 +108,11 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 
 // awaitLastPodOf waits for the pods of a deleted TrainJob that stops since a time, and until no others can come.
 func awaitLastPodOf(ctx context.Context, j *job, since time.Time) result {
-	switch left, err := j.pods().AnyLeft(ctx); {
-	case err != nil:
-		return ofError(err)
-	case left:
-		return result{done: true, again: recheckIn(since), err: reportPodsLeft(ctx, j)}
+	wait, left, err := j.pods().AwaitLast(ctx, &j.TrainJob, since)
+	if left {
+		err = reportPodsLeft(ctx, j)
 	}
-	wait := mayRunYet(j)
-	return result{done: wait > 0, again: wait}
-}
-
-// mayRunYet returns how long the JobSet of a deleted TrainJob that has quota may still get pods: until the garbage collector
-// has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
-// pods of a TrainJob that is gone, but not when there is another one of its name.
-func mayRunYet(j *job) time.Duration {
-	js, workloads := j.view.JobSet, j.view.Workloads
-	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" || j.pods().Closed() {
-		return 0
-	}
-	for _, wl := range workloads {
-		owner, of := state.ControllerOfKind(wl, trainjob.GVK), state.ControllerOfKind(js, trainjob.GVK)
-		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(wl) {
-			continue
-		}
-		if !ptr.Deref(js.Spec.Suspend, false) {
-			return recheckIn(state.StoppingSince(workloads))
-		}
-		since := state.StoppingSince(workloads)
-		if deleted := j.DeletionTimestamp; !deleted.IsZero() && deleted.Time.Before(since) {
-			// A finalizer keeps the job, and so nobody deletes its Workload.
-			since = deleted.Time
-		}
-		return max(0, since.Add(podtracking.ResumeGrace).Sub(j.view.At))
-	}
-	return 0
+	return result{done: wait > 0, again: wait, err: err}
 }
 
 // deleteCopies deletes the Workloads that MultiKueue made for a deleted job which stays for somebody's finalizer, when
@@ -216,7 +135,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if err := j.deps.deleteWorkload(ctx, wl, "deleting Workload %s of a deleted TrainJob"); err != nil {
+		if err := jobclient.DeleteWorkload(ctx, j.deps.client, wl, "deleting Workload %s of a deleted TrainJob"); err != nil {
 			return ofError(err)
 		}
 	}
@@ -293,7 +212,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	})
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
-		return result{done: true, again: recheckIn(since), err: cmp.Or(err, reportPodsLeft(ctx, j))}
+		return result{done: true, again: podtracking.RecheckIn(since), err: cmp.Or(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return result{err: err}
@@ -316,32 +235,20 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 // controllers carry on what they saw of it.
 func formerMayRun(j *job, since time.Time) time.Duration {
 	if slices.ContainsFunc(jobsOfFormer(j), state.HasPods) {
-		return recheckIn(since)
+		return podtracking.RecheckIn(since)
 	}
 	js := j.jobSet()
 	if js != nil {
 		// The one of the former job is gone.
 		return 0
 	}
-	return mayRunYet(j)
+	return j.pods().MayRunYet(&j.TrainJob)
 }
 
 // jobsOfFormer returns the Jobs of former TrainJobs of this name.
 func jobsOfFormer(j *job) []batchv1.Job {
 	js := j.jobSet()
 	return slices.DeleteFunc(j.pods().Jobs(), func(child batchv1.Job) bool { return js != nil && state.IsControlledBy(&child, js) })
-}
-
-const (
-	recheckMin = 500 * time.Millisecond
-	recheckMax = 10 * time.Second
-)
-
-// recheckIn returns when to look again for the last pod of a stop that began at since:
-// pods are not watched, and what would tell of them may be gone. The longer it takes, the
-// less a moment matters.
-func recheckIn(since time.Time) time.Duration {
-	return min(max(time.Since(since)/4, recheckMin), recheckMax)
 }
 
 // startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
@@ -362,19 +269,10 @@ func startDeactivation(ctx context.Context, j *job) result {
 	return result{}
 }
 
-// keepTimeLimit has jobframework take a job for the one of wl though its time limit was changed: it would make another
-// Workload of it, which nobody has deactivated. Only this view of the job is changed.
-func keepTimeLimit(j *job, wl *kueue.Workload) {
-	delete(j.Labels, kueueconstants.MaxExecTimeSecondsLabel)
-	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
-		metav1.SetMetaDataLabel(&j.ObjectMeta, kueueconstants.MaxExecTimeSecondsLabel, strconv.Itoa(int(*limit)))
-	}
-}
-
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
 func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
 	cause, message := deactivation.Why(wl)
-	ofQueue, err := j.deps.exposesMetrics(ctx, wl)
+	ofQueue, err := j.deps.queues.ExposesMetrics(ctx, wl)
 	if err != nil {
 		return err
 	}
@@ -400,11 +298,116 @@ func deactivateWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
 	inactive := wl.DeepCopy()
 	inactive.Spec.Active = ptr.To(false)
 	delete(inactive.Annotations, deactivation.Annotation)
-	if err := j.deps.patchWorkload(ctx, wl, inactive, "deactivating Workload %s"); err != nil {
+	if err := jobclient.PatchWorkload(ctx, j.deps.client, wl, inactive, "deactivating Workload %s"); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if kueuelib.IsActive(wl) {
 		ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")
 	}
 	return nil
+}
+
+// ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
+// or changed while the webhook was away. One that another controller runs loses our entry, which
+// the in-tree integration gave it.
+func ensureGate(ctx context.Context, j *job) result {
+	if !j.alive() || !j.IsSuspended() || !j.manages {
+		return result{}
+	}
+	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
+		return result{}
+	}
+	err := gate(ctx, j)
+	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
+		// Told by an event already, or deleted meanwhile.
+		return result{}
+	}
+	return ofError(err)
+}
+
+// gateStopped brings our entry of a job without pods back to the gate. A job for which that is refused shall not keep its
+// quota for that: one whose runtime is gone, which Trainer refuses to change, or one whose JobSet never says that its pods
+// are gone, as one that somebody keeps from being deleted. The policies let nobody resume it, and the gate is set before it
+// queues again. Where a JobSet could still run, what is refused may pass.
+func gateStopped(ctx context.Context, j *job) error {
+	err := gate(ctx, j)
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	long := time.Since(j.deps.expectations.ChangedBy(&j.TrainJob)) > longLag
+	switch {
+	case podsets.WithoutNames(err):
+		j.warn(jobevents.ReasonNotDescribed, jobevents.ActionStop, "%v", err)
+		return nil
+	case refused && (long || j.jobSet() == nil && !jobclient.TrainerLags(err)):
+		j.warn(jobevents.ReasonRefused, jobevents.ActionStop, "%v", err)
+		return nil
+	}
+	return err
+}
+
+// suspendNow suspends the job, with the gate in the same request where nothing seems
+// to run. The job counts as active for the rest of this reconcile: Trainer may just
+// be resuming what it saw before, so the next look decides.
+func suspendNow(ctx context.Context, j *job, reason string) error {
+	pods := j.mayHavePods(ctx)
+	j.stopping = true
+	if !pods {
+		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
+		j.deps.expectations.ExpectResume(&j.TrainJob)
+		err := suspend(ctx, j, true, reason)
+		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
+			return err
+		}
+	}
+	return suspend(ctx, j, false, reason)
+}
+
+// suspend writes suspend: true and, where asked for, the gate in the same request. The stop of a job that has not ended is
+// measured by its reason.
+func suspend(ctx context.Context, j *job, gate bool, reason string) error {
+	spec, ended := j.TrainJob.DeepCopy().Spec, j.TrainJob.Finished()
+	if gate && !j.unmanaged {
+		var err error
+		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
+			return err
+		}
+	}
+	spec.Suspend = ptr.To(true)
+	if err := j.writeSpec(ctx, spec); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
+	if !ended {
+		j.record.run.Stops(j.deps.metrics, &j.TrainJob, j.holdingQuota(), reason)
+	}
+	return nil
+}
+
+// gate brings our entry back to the gate, unless it is there, or away where another controller runs the job.
+func gate(ctx context.Context, j *job) error {
+	if j.unmanaged {
+		return nil
+	}
+	spec, changed, err := j.deps.Gated(ctx, &j.TrainJob)
+	if err != nil || !changed {
+		return err
+	}
+	if err := j.writeSpec(ctx, spec); err != nil {
+		return err
+	}
+	if !j.ManagedExternally() {
+		ctrl.LoggerFrom(ctx).Info("Set the admission gate")
+	}
+	return nil
+}
+
+// writeSpec writes another spec of the job. Where it cannot, the job stays what it was.
+func (j *job) writeSpec(ctx context.Context, spec trainjob.Spec) error {
+	before := j.TrainJob.DeepCopy()
+	j.Spec = spec
+	err := j.deps.client.Patch(ctx, &j.TrainJob, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		before.DeepCopyInto(&j.TrainJob)
+	}
+	return err
 }

@@ -3,13 +3,13 @@
 package integration
 
 import (
-	"cmp"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +28,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -64,18 +66,14 @@ func TestLongStopIsTold(t *testing.T) {
 // Trainer's refusals for the pods of before are silent for a while only, and no quota hangs on them in the end: a JobSet that
 // somebody keeps from being deleted reports pods for ever that are gone.
 func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
-	type row struct {
-		began time.Time
-		long  bool
-	}
-	expect.Rows(t, map[string]row{
-		"Trainer may just not have heard of the last pod": {began: time.Now().Add(-10 * time.Second)},
-		"it has not for a minute":                         {began: time.Now().Add(-time.Minute), long: true},
-	}, func(t *testing.T, tc row) {
+	expect.Rows(t, map[string]expect.Row[time.Duration, bool]{
+		"Trainer may just not have heard of the last pod": {In: 10 * time.Second},
+		"it has not for a minute":                         {In: time.Minute, Want: true},
+	}, func(t *testing.T, tc expect.Row[time.Duration, bool]) {
 		stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
 		lagging := func(wl *kueue.Workload) (*reconciler, *events.FakeRecorder) {
 			r, recorder := newReconciler(t, stored.DeepCopy(), wl)
-			r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
+			r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(time.Now().Add(-tc.In)))
 			r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error {
 				return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 			})
@@ -83,12 +81,12 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 		}
 		r, recorder := lagging(inttest.WorkloadOf(stored))
 		result, err := r.Reconcile(t.Context(), jobRequest)
-		expect.That(t, (err != nil) == tc.long && (result.RequeueAfter == retrySlowly) != tc.long, "Reconcile returned %v, %v", result, err)
-		expect.Same(t, "The user is told", tc.long, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
+		expect.That(t, (err != nil) == tc.Want && (result.RequeueAfter == retrySlowly) != tc.Want, "Reconcile returned %v, %v", result, err)
+		expect.Same(t, "The user is told", tc.Want, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
 
 		r, _ = lagging(inttest.WorkloadOf(stored, kit.Admitted))
 		_, err = jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
-		expect.That(t, (err == nil) == tc.long, "Stop returned %v", err)
+		expect.That(t, (err == nil) == tc.Want, "Stop returned %v", err)
 		expect.That(t, !lagsLong(r.deps.expectations, stored, errStillActive), "Pods that are left count as a refusal")
 	})
 }
@@ -201,49 +199,6 @@ func TestDeletedJobGivesItsQuotaBackWhereTrainerRefusesToSuspendIt(t *testing.T)
 	})
 }
 
-// Kueue refuses pods of a TrainJob that is gone, until there is another one of its name.
-func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
-	deleted := func(js *jobsetapi.JobSet) {
-		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
-	}
-	type row struct {
-		suspended bool
-		stop      func(*kueue.Workload)
-		// kept is how long ago the job was deleted that a finalizer keeps; 0: it is gone.
-		kept   time.Duration
-		closed bool
-		change func(*jobsetapi.JobSet)
-		want   bool
-	}
-	expect.Rows(t, map[string]row{
-		"its JobSet was resumed":                 {stop: evictedAgo(time.Hour), want: true},
-		"Trainer may have it in hand":            {suspended: true, stop: evictedAgo(time.Second), want: true},
-		"nobody has stopped it yet":              {suspended: true, want: true},
-		"a finalizer has kept the job for long":  {suspended: true, kept: time.Hour},
-		"a finalizer keeps the job":              {suspended: true, kept: time.Second, want: true},
-		"it was stopped long before":             {suspended: true, stop: evictedAgo(time.Hour), kept: time.Second},
-		"nobody can make a pod in its namespace": {stop: evictedAgo(time.Hour), closed: true},
-		"its JobSet is suspended":                {suspended: true, stop: evictedAgo(time.Hour)},
-		"its JobSet has ended":                   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
-		"its JobSet is deleted":                  {stop: evictedAgo(time.Hour), change: deleted},
-		"the JobSet is that of another of it":    {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
-		"the JobSet is that of a made-up kind":   {stop: evictedAgo(time.Hour), change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].Kind = "X" }},
-	}, func(t *testing.T, tc row) {
-		stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
-		r, _ := newReconciler(t, inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour), tc.stop), kit.With(js, tc.change))
-		j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
-		if tc.kept > 0 {
-			j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
-		}
-		if tc.closed {
-			j.view.NamespaceDeleted = time.Now().Add(-time.Hour)
-		}
-		outcome := awaitPodsOfDeleted(t.Context(), j)
-		expect.NoError(t, outcome.err)
-		expect.Same(t, "The quota is kept", tc.want, outcome.done && outcome.again > 0)
-	})
-}
-
 // Trainer makes another JobSet of what it takes for ended only as long as there is one.
 func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
 	type row struct {
@@ -276,8 +231,7 @@ func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
 // Of the former job no pod may be there yet: its JobSet was resumed a moment before it was deleted and made again.
 func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	stored, _ := suspendedJob()
-	former := stored.DeepCopy()
-	former.UID = "former"
+	former := formerOf(stored)
 	resumed, suspended := inttest.JobSetOf(former, false), inttest.JobSetOf(former, true)
 	runs := kit.ChildJob(resumed, "node", func(child *batchv1.Job) {
 		child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
@@ -325,8 +279,7 @@ func TestFormerJobLosesItsQuotaWhateverTheNextOneIs(t *testing.T) {
 		"it has ended":            ended(trainer.TrainJobComplete),
 	}, func(t *testing.T, change func(*trainjob.TrainJob)) {
 		next, _ := suspendedJob()
-		former := next.DeepCopy()
-		former.UID = "former"
+		former := formerOf(next)
 		kit.With(next, change)
 		wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
 		r, _ := newReconciler(t, wl, next, inttest.JobSetOf(next, next.Suspended()))
@@ -360,40 +313,32 @@ func TestReleases(t *testing.T) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		kit.With(stored, tc.job)
 		r, _ := newReconciler(t, stored)
-		wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held)
-		wl.UID = "wl"
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		create(t, r, kit.With(wl, tc.wl))
-		j := jobOf(t, r, stored)
-		got := cmp.Or(releases(t.Context(), j), &release{workload: "wl"})
-		expect.That(t, got.workload == "wl" && got.why == tc.want && got.deleted == !j.view.Workloads[0].DeletionTimestamp.IsZero(), "It releases %+v, want %q", got, tc.want)
+		createDescribed(t, r, stored, kit.Admitted, kit.Held, tc.wl)
+		expect.Same(t, "It releases quota", tc.want, releases(t.Context(), jobOf(t, r, stored)))
 	})
 }
 
-// Quota must not be given away because the API server does not answer.
+// Quota must not be given away because the API server does not answer, whatever JobSet counts.
 func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
-	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, evicted))
-	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
+	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Hour))
+	counted := js.DeepCopy()
+	counted.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: 1}}
 	away := errors.New("away")
-	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return away })
-	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
+	var r *reconciler
+	for _, there := range [][]client.Object{{counted}, {js, inttest.WorkloadOf(stored, kit.Admitted, evicted)}} {
+		r, _ = newReconciler(t, append(there, stored)...)
+		expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
+		r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return away })
+		expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
+	}
 	expect.That(t, (&job{}).IsActive(), "A job whose pods nobody has asked for has none")
 
-	former := stored.DeepCopy()
-	former.UID = "former"
+	former := formerOf(stored)
 	left := inttest.WorkloadOf(former, kit.Admitted, kit.Held, deleted)
 	create(t, r, left)
 	for what, of := range map[string]rule{"former": awaitPodsOfFormer, "deleted": awaitPodsOfDeleted} {
 		got := of(t.Context(), jobOf(t, r, stored))
 		expect.That(t, errors.Is(got.err, away) && inttest.Exists(t, r.deps.client, left), "The quota of a %s job goes: %+v", what, got)
-	}
-}
-
-// How often the API server is asked for the last pod.
-func TestRecheckIn(t *testing.T) {
-	for ago, want := range map[time.Duration]time.Duration{0: recheckMin, 20 * time.Second: 5 * time.Second, time.Hour: recheckMax} {
-		expect.Same(t, "Unexpected wait after "+ago.String(), want, recheckIn(time.Now().Add(-ago)).Round(100*time.Millisecond))
 	}
 }
 
@@ -404,10 +349,10 @@ func TestHoldBackCountsFromTheStop(t *testing.T) {
 	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, wl)
 	j := jobOf(t, r, stored)
-	j.record.start.holdBack(wl.UID, sumOf(stored, r.deps.Field), defaultStartTimeout)
-	j.record.start.until = time.Now()
+	j.record.start.HoldBack(wl.UID, stored, r.deps.Field, defaultStartTimeout)
+	j.record.start.Until = time.Now()
 	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadDeleted, ""))(t)
-	expect.That(t, j.record.start.heldBack(stored, r.deps.Field) > 0, "It queues again at once")
+	expect.That(t, j.record.start.HeldBack(stored, r.deps.Field) > 0, "It queues again at once")
 }
 
 func TestKeepsQuota(t *testing.T) {
@@ -468,7 +413,7 @@ func TestDeactivation(t *testing.T) {
 		expect.NoError(t, got.err)
 		expect.Same(t, "The reconcile is over", tc.wantOver, got.ends())
 		if !got.ends() && wl.DeletionTimestamp == nil {
-			expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", sameTimeLimit(wl, &j.TrainJob))
+			expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", state.SameTimeLimit(wl, &j.TrainJob))
 			j.podsThere = &podsAnswer{may: tc.podsLeft}
 			_, err := j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 			expect.Same(t, "jobframework goes on", tc.want.Active, !errors.Is(err, errOutdated))
@@ -487,5 +432,67 @@ func TestDeactivatedJobIsTheOneOfItsWorkload(t *testing.T) {
 	r, _ := newReconciler(t, job, wl)
 	j := jobOf(t, r, job)
 	got := startDeactivation(t.Context(), j)
-	expect.That(t, !got.ends() && sameTimeLimit(wl, &j.TrainJob), "startDeactivation() = %+v, and the job has another time limit", got)
+	expect.That(t, !got.ends() && state.SameTimeLimit(wl, &j.TrainJob), "startDeactivation() = %+v, and the job has another time limit", got)
+}
+
+// A user resumed it, and Trainer may have that in hand.
+func TestStopOfAJobThatItsUserResumedAwaitsTrainer(t *testing.T) {
+	stored, js := disagreeing(false, true, true, time.Now())
+	r, _ := newReconciler(t, stored, js)
+	j := jobOf(t, r, stored)
+	expect.NoError(t, suspendNow(t.Context(), j, ""))
+	expect.That(t, j.active(t.Context()), "Its quota may go in the look that stopped it")
+	j.Generation++
+	_, waits := r.deps.expectations.StoppedBeforeResume(&j.TrainJob)
+	expect.That(t, waits, "Trainer's answer is not waited for")
+}
+
+// What jobframework goes by is stored.
+func TestJobThatCannotBeWrittenStaysWhatItWas(t *testing.T) {
+	stored, js := disagreeing(false, false, false, time.Now())
+	r, _ := newReconciler(t, stored, js)
+	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { return kit.Forbidden("trainjobs") })
+	j := jobOf(t, r, stored)
+	expect.That(t, suspend(t.Context(), j, false, "") != nil && !j.IsSuspended(), "It counts as suspended")
+}
+
+// Nobody would take the gate off.
+func TestJobOfNobodyGetsNoGate(t *testing.T) {
+	for _, queued := range []bool{true, false} {
+		stored, js := suspendedJob()
+		if !queued {
+			stored.Labels = nil
+		}
+		r, _ := newReconciler(t, stored, js)
+		expect.NoError(t, ensureGate(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+		expect.Same(t, "It has the gate", queued, r.deps.Field.HoldsGate(&storedJob(t, r).Spec))
+	}
+}
+
+// What the manager suspends is no stop by its user.
+func TestStopsOfTheManager(t *testing.T) {
+	notAdmitted := map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}
+	type row struct {
+		job  func(*trainjob.TrainJob)
+		wl   func(*kueue.Workload)
+		stop func(*job) error
+		want map[string]float64
+	}
+	expect.Rows(t, map[string]row{
+		"resumed before it was placed": {stop: func(j *job) error { return ensurePlaced(t.Context(), j).err }, want: notAdmitted},
+		"resumed after its end":        {wl: hasFailed, stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: notAdmitted},
+		"resumed after an end that Trainer tells": {job: ended(trainer.TrainJobFailed), wl: hasFailed,
+			stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: map[string]float64{}},
+	}, func(t *testing.T, tc row) {
+		stored, _ := disagreeing(false, false, false, time.Now())
+		kit.With(stored, tc.job)
+		r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, kit.Admitted, tc.wl))
+		registry := prometheus.NewRegistry()
+		r.deps.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
+		j := jobOf(t, r, stored)
+		expect.NoError(t, tc.stop(j))
+		expect.That(t, j.IsSuspended(), "It is not suspended")
+		measureStopped(t.Context(), j)
+		expect.Same(t, "Unexpected metrics", tc.want, inttest.Counted(t, registry))
+	})
 }

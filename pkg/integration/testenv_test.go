@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 	t.Helper()
 	c := inttest.Fake(inttest.Runtime(), kit.Namespace(jobKey.Namespace)).Build()
 	deps, recorder := dependenciesOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
+	deps.Defaults = servedDefaults()
 	deps.live, deps.Recorder, deps.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
 	r := &reconciler{deps: deps}
 	create(t, r, objects...)
@@ -81,6 +83,15 @@ func create(t *testing.T, r *reconciler, objects ...client.Object) {
 			expect.NoError(t, r.deps.client.Delete(t.Context(), obj))
 		}
 	}
+}
+
+// createDescribed creates the Workload of what a TrainJob asks for.
+func createDescribed(t *testing.T, r *reconciler, stored *trainjob.TrainJob, changes ...func(*kueue.Workload)) *kueue.Workload {
+	t.Helper()
+	wl := inttest.WorkloadOf(stored)
+	wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+	create(t, r, kit.With(wl, changes...))
+	return wl
 }
 
 // onStatuses returns a reconciler of an API server that has the status of Workloads apart, as a real one does.
@@ -159,6 +170,11 @@ func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
 	return disagreeing(true, true, true, time.Now())
 }
 
+// formerOf is a deleted TrainJob of the same name.
+func formerOf(job *trainjob.TrainJob) *trainjob.TrainJob {
+	return kit.With(job.DeepCopy(), func(job *trainjob.TrainJob) { job.UID = "former" })
+}
+
 func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
 	tb.Helper()
 	patch.Of(trainjob.Trainer23).Set(&job.Spec, placements)
@@ -213,7 +229,8 @@ var preempted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 
 // deleted is a Workload that create deletes, going one that is about to go and stays.
 func deleted(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
-func going(wl *kueue.Workload)   { kit.With(wl, deleted).Finalizers = []string{"test/hold"} }
+
+func going(wl *kueue.Workload) { kit.With(wl, deleted).Finalizers = []string{"test/hold"} }
 
 // evictedAgo has Kueue have evicted a Workload some time ago.
 func evictedAgo(ago time.Duration) func(*kueue.Workload) {
@@ -266,12 +283,20 @@ func wantTold(t *testing.T, told []string, want string) {
 	expect.That(t, (len(told) > 0) == (want != "") && (len(told) == 0 || strings.Contains(told[0], want)), "The user is told %q, want %q", told, want)
 }
 
-// servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
-func servedDefaults(tb testing.TB) *podsets.Defaults {
-	tb.Helper()
-	dir := expect.Must(exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())(tb)
-	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml")))(tb)
+// servedDefaults are those of Kueue's Workload CRD.
+var servedDefaults = sync.OnceValue(func() *podsets.Defaults {
+	dir := must(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())
+	data := must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml")))
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	expect.NoError(tb, yaml.Unmarshal(data, crd))
-	return podsets.FixedDefaults(expect.Must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))(tb))
+	if err := yaml.Unmarshal(data, crd); err != nil {
+		panic(err)
+	}
+	return podsets.FixedDefaults(must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)))
+})
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

@@ -59,11 +59,8 @@ func trimJobSet(in any) (any, error) {
 	}
 	js.Annotations = nil
 	for i := range js.Spec.ReplicatedJobs {
-		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
-		asked := askedOf(&template.Spec)
-		trimTemplate(template)
-		asked.NodeSelector, asked.Tolerations, asked.SchedulingGates = template.Spec.NodeSelector, template.Spec.Tolerations, template.Spec.SchedulingGates
-		template.Spec = asked
+		pods := &js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
+		*pods = askedOf(pods)
 	}
 	return Compact(in)
 }
@@ -149,11 +146,12 @@ func isTrainJob(owner metav1.OwnerReference) bool {
 	return owner.Kind == trainjob.GVK.Kind && strings.HasPrefix(owner.APIVersion, trainjob.GVK.Group+"/")
 }
 
-// askedOf keeps what Excess of pkg/podset compares.
+// askedOf keeps what Excess of pkg/podset compares, and what PlaceTemplate there brings to an admission.
 func askedOf(spec *corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{
 		InitContainers: common(resourcesOf(spec.InitContainers)), Containers: common(resourcesOf(spec.Containers)),
 		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims, NodeName: spec.NodeName, RuntimeClassName: spec.RuntimeClassName,
+		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, SchedulingGates: spec.SchedulingGates,
 	}
 }
 

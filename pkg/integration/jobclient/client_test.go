@@ -13,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	// The library that the API server applies JSON patches with.
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -337,18 +335,27 @@ func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 	expect.That(t, apierrors.IsNotFound(err), "a TrainJob that is gone: %v", err)
 }
 
-func TestTrainJobsAreDeletedByUID(t *testing.T) {
-	for obj, want := range map[client.Object]types.UID{inttest.Job("a"): "a", inttest.WorkloadOf(inttest.Job("a")): ""} {
+// What is made again under a name is not deleted in place of what had it. Workloads are deleted so by who knows them.
+func TestDeletesAreOfWhatIsKnown(t *testing.T) {
+	wl := inttest.WorkloadOf(inttest.Job("a"))
+	wl.UID = "wl"
+	plain := func(obj client.Object) func(client.Client) error {
+		return func(c client.Client) error { return c.Delete(t.Context(), obj) }
+	}
+	known := func(c client.Client) error { return DeleteWorkload(t.Context(), c, wl, "%s") }
+	expect.Rows(t, map[string]expect.Row[func(client.Client) error, types.UID]{
+		"a TrainJob": {In: plain(inttest.Job("a")), Want: "a"}, "a Workload": {In: plain(wl)}, "a Workload that is known": {In: known, Want: "wl"},
+	}, func(t *testing.T, tc expect.Row[func(client.Client) error, types.UID]) {
 		var asked client.DeleteOptions
-		noting := interceptor.NewClient(inttest.Fake(obj.DeepCopyObject().(client.Object)).Build(), interceptor.Funcs{
+		noting := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
 			Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
 				asked.ApplyOptions(opts)
 				return nil
 			},
 		})
-		expect.NoError(t, clientOn(t, noting, noting).Delete(t.Context(), obj))
-		expect.Same(t, "Unexpected UID that is asked for", want, ptr.Deref(ptr.Deref(asked.Preconditions, metav1.Preconditions{}).UID, ""))
-	}
+		expect.NoError(t, tc.In(clientOn(t, noting, noting)))
+		expect.Same(t, "Unexpected UID that is asked for", tc.Want, ptr.Deref(ptr.Deref(asked.Preconditions, metav1.Preconditions{}).UID, ""))
+	})
 }
 
 // jobframework takes Kueue's finalizer off what it lets go, and makes TrainJobs the owners of copies.
@@ -543,4 +550,20 @@ func TestOvertakenWorkload(t *testing.T) {
 		"a Workload was refused":   {In: apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("no"))},
 		"nothing happened":         {},
 	})
+}
+
+// What somebody changed since we looked is looked at again first.
+func TestWorkloadThatChangedMeanwhileStays(t *testing.T) {
+	wl := inttest.WorkloadOf(inttest.Job("a"))
+	c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
+	inttest.Reload(t, c, wl)
+	marked := kit.With(wl.DeepCopy(), func(wl *kueue.Workload) { wl.Annotations = map[string]string{"a": "b"} })
+	expect.NoError(t, c.Update(t.Context(), marked.DeepCopy()))
+	for what, err := range map[string]error{
+		"it goes":                       GiveUpWorkload(t.Context(), c, wl),
+		"it is changed by an old view":  PatchWorkload(t.Context(), c, wl, marked, "%s"),
+		"its status is, by an old view": PatchWorkloadStatus(t.Context(), c, wl, marked, "%s"),
+	} {
+		expect.That(t, apierrors.IsConflict(err), "%s: %v", what, err)
+	}
 }

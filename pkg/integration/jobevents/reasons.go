@@ -4,7 +4,6 @@ package jobevents
 
 import (
 	"cmp"
-	"fmt"
 
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 )
@@ -53,14 +52,6 @@ const (
 	ActionWrite    = "Write"
 	ActionQueue    = "Queue"
 )
-
-// Count returns a number of things in words: 1 pod, 2 pods.
-func Count(n int32, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // messageOf returns what the log says of an event of this reason.
 func messageOf(reason string) string { return cmp.Or(messages[reason], otherMessage) }

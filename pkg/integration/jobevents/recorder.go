@@ -21,9 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/reference"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -98,14 +101,14 @@ type stateKey types.UID
 
 // WarnOfState records a Warning about a state that lasts, once until it is another one. One
 // without a reason is the end of it. Whether the TrainJob is in trouble by it, its caller notes.
-func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message string) {
+func (r *Recorder) WarnOfState(regarding client.Object, says Notice) {
 	key := stateKey(regarding.GetUID())
-	if reason == "" {
+	if says.Reason == "" {
 		r.last.Remove(key)
 		return
 	}
-	if !r.repeats(key, reason+": "+message) {
-		r.record(regarding, nil, corev1.EventTypeWarning, reason, action, message)
+	if !r.repeats(key, says.Reason+": "+says.Message) {
+		r.record(regarding, nil, corev1.EventTypeWarning, says.Reason, ActionQueue, says.Message)
 	}
 }
 
@@ -176,16 +179,16 @@ func (t *stuckReasons) StuckReason(uid types.UID) string {
 	return t.byUID[uid].last
 }
 
-// Broadcast returns a recorder of events by controller, which c writes, each with its own note.
+// broadcast returns a recorder of events, which c writes, each with its own note.
 // client-go counts an event for a repetition of a former one that has the same reason and is about
 // the same version of an object, and drops its note; what a TrainJob waits for may change while
 // nobody changes the TrainJob. It records after the end of ctx, too: the last events tell most.
-func Broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme, controller string) (events.EventRecorder, error) {
+func broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme) (events.EventRecorder, error) {
 	broadcaster := events.NewBroadcaster(sink{&events.EventSinkImpl{Interface: c}})
 	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
-		return nil, fmt.Errorf("recording events of %s: %w", controller, err)
+		return nil, fmt.Errorf("recording events of %s: %w", ReportingController, err)
 	}
-	return byNote{broadcaster.NewRecorder(scheme, controller), scheme}, nil
+	return byNote{broadcaster.NewRecorder(scheme, ReportingController), scheme}, nil
 }
 
 // byNote has client-go compare the notes of events, too, as a part of what they are about: the
@@ -211,4 +214,29 @@ func (s sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Even
 	event = event.DeepCopy()
 	event.Regarding.FieldPath = ""
 	return s.EventSink.Create(ctx, event)
+}
+
+// Setup returns the Recorder of a manager.
+func Setup(ctx context.Context, mgr ctrl.Manager) (*Recorder, error) {
+	written, err := eventsclient.NewForConfigAndClient(apart(mgr.GetConfig()), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("setting up the client of events: %w", err)
+	}
+	told, err := broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), written, mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	return New(told), nil
+}
+
+// eventsPerSecond are written at most, beside all other requests.
+const eventsPerSecond = 100
+
+// apart limits events apart, where requests are limited: what all jobs are told at once keeps no write waiting.
+func apart(config *rest.Config) *rest.Config {
+	events := rest.CopyConfig(config)
+	if events.RateLimiter != nil {
+		events.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 2*eventsPerSecond)
+	}
+	return events
 }

@@ -25,7 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -50,12 +52,15 @@ func TestRecorder(t *testing.T) {
 		for _, e := range tc.In {
 			once.Eventf(inttest.Job(e.uid), nil, corev1.EventTypeNormal, e.reason, ActionStart, "%s", e.note)
 		}
-		var got []string
-		for len(recorder.Events) > 0 {
-			got = append(got, <-recorder.Events)
-		}
-		expect.Same(t, "Unexpected events", tc.Want, got)
+		expect.Same(t, "Unexpected events", tc.Want, toldBy(recorder))
 	})
+}
+
+func toldBy(recorder *events.FakeRecorder) (all []string) {
+	for len(recorder.Events) > 0 {
+		all = append(all, <-recorder.Events)
+	}
+	return all
 }
 
 func TestRecorderRemembersEveryTrainJob(t *testing.T) {
@@ -89,7 +94,7 @@ func TestBroadcast(t *testing.T) {
 		"the same note again is counted":                                          {In: []string{"is missing", "is missing"}, Want: []string{"is missing x2 "}},
 	}, func(t *testing.T, tc expect.Row[[]string, []string]) {
 		client := fake.NewClientset()
-		recorder := expect.Must(Broadcast(t.Context(), client.EventsV1(), inttest.Scheme, "controller"))(t)
+		recorder := expect.Must(broadcast(t.Context(), client.EventsV1(), inttest.Scheme))(t)
 		written := func() []string {
 			list := expect.Must(client.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{}))(t)
 			slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
@@ -148,7 +153,7 @@ func TestTroubles(t *testing.T) {
 		"a Warning that is no news":            {In: []func(*Recorder){warn(ReasonCannotStart), looked, warn(ReasonCannotStart), looked}, Want: ReasonCannotStart},
 		"the first of two":                     {In: []func(*Recorder){warn(ReasonCannotStart), warn(ReasonRefused), looked}, Want: ReasonCannotStart},
 		"the next look found nothing":          {In: []func(*Recorder){warn(ReasonCannotStart), looked, looked}},
-		"a state that somebody means":          {In: []func(*Recorder){func(r *Recorder) { r.WarnOfState(job, ActionQueue, ReasonDeactivated, "why") }, looked}},
+		"a state that somebody means":          {In: []func(*Recorder){func(r *Recorder) { r.WarnOfState(job, Notice{Reason: ReasonDeactivated, Message: "why"}) }, looked}},
 		"what comes right by itself":           {In: []func(*Recorder){warn(ReasonCheckRetries), looked}},
 		"a migration":                          {In: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotAlone) }, looked}},
 		"what is told and is no trouble":       {In: []func(*Recorder){func(r *Recorder) { r.Eventf(job, nil, corev1.EventTypeNormal, ReasonStarted, ActionStart, "x") }, looked}},
@@ -313,4 +318,11 @@ func TestRefusalsAreReadInChunks(t *testing.T) {
 		expect.That(t, note == tc.want && err == nil && reads == tc.wantReads,
 			"It says %q, %v after %d reads; want %q after %d", note, err, reads, tc.want, tc.wantReads)
 	})
+}
+
+func TestEventsAreLimitedApart(t *testing.T) {
+	limited := &rest.Config{RateLimiter: flowcontrol.NewTokenBucketRateLimiter(1, 1)}
+	events := apart(limited)
+	expect.That(t, events.RateLimiter != nil && events.RateLimiter != limited.RateLimiter, "Events wait with all other requests, or for nothing")
+	expect.Same(t, "Events are limited where nothing is", true, apart(&rest.Config{}).RateLimiter == nil)
 }

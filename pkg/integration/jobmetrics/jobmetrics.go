@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobmetrics counts, at each scrape of the metrics, the TrainJobs of queues by what they do
-// (state.PhaseOf) and by what they are stuck with, and the pods at the gate. It reads caches alone,
-// without copies of what is in them.
+// Package jobmetrics counts, at each scrape of the metrics, the TrainJobs of queues by what they do (state.PhaseOf) and by what they
+// are stuck with, and the pods at the gate, from caches alone, without copies of what is in them (this file). It measures runs
+// (runs.go), and sets up what Kueue measures of other jobs in its own process (setup.go).
 package jobmetrics
 
 import (

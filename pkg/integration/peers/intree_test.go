@@ -131,32 +131,9 @@ func TestInTreeProbe(t *testing.T) {
 	})
 }
 
-func TestInTreeReadiness(t *testing.T) {
-	in := inTreeOn(t, nil)
-	expect.NoError(t, in.Check(nil))
-	for _, found := range []bool{true, false} {
-		expect.NoError(t, in.Observe(t.Context(), time.Now(), found, nil))
-		err := in.Check(nil)
-		expect.That(t, (err != nil) == found, "Found %v, and the check says %v", found, err)
-	}
-}
-
 // forbidden is what the API server answers to a TrainJob that may not be created.
 func forbidden(why string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, "dry-run", errors.New(why))
-}
-
-func TestServedTrainer(t *testing.T) {
-	served := NewTrainer(NewTrainJobs(nil))
-	unknown := errors.New("no generation that we know")
-	served.Set(t.Context(), 0, unknown)
-	err := served.Check(nil)
-	expect.That(t, errors.Is(err, unknown), "The readiness check says %v while the generation is unknown", err)
-	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23} {
-		served.Set(t.Context(), generation, nil)
-		expect.Same(t, "Unexpected Served", generation, expect.Must(served.Served())(t))
-		expect.NoError(t, served.Check(nil))
-	}
 }
 
 // The looks of a start without an answer, by the times that the view asks for.
@@ -214,17 +191,8 @@ func TestInTreeUnknownRemedy(t *testing.T) {
 	})
 }
 
-// One look without an answer says nothing new: two integrations would fight.
-func TestAnswerHoldsUntilThereIsAnother(t *testing.T) {
-	for _, active := range []bool{true, false} {
-		in := NewInTree(nil, "", nil, NewTrainJobs(nil))
-		expect.NoError(t, in.Observe(t.Context(), time.Now(), active, nil))
-		expect.NoError(t, in.Observe(t.Context(), time.Now(), false, errors.New("away")))
-		expect.That(t, in.Active() == active && !in.Unknown(), "After an answer and none, it is active: %t, unknown: %t", in.Active(), in.Unknown())
-	}
-}
-
-// Readiness and metrics tell of what is unknown for long.
+// Readiness and metrics tell of what is unknown for long. One look without an answer says nothing new: two integrations would
+// fight.
 func TestInTreeState(t *testing.T) {
 	away, long := errors.New("away"), time.Now().Add(-time.Hour)
 	in := NewInTree(nil, "", nil, NewTrainJobs(nil))
@@ -237,5 +205,7 @@ func TestInTreeState(t *testing.T) {
 	}{{time.Now(), false, nil, metrics.InTreeOff}, {long, false, away, metrics.InTreeUnknown}, {time.Now(), true, nil, metrics.InTreeActive}, {long, false, away, metrics.InTreeActive}} {
 		expect.NoError(t, in.Observe(t.Context(), step.at, step.active, step.err))
 		expect.Same(t, "Unexpected state", step.want, in.State())
+		expect.Same(t, "It is ready", step.want != metrics.InTreeActive, in.Check(nil) == nil)
+		expect.That(t, !in.Unknown(), "The last answer is forgotten")
 	}
 }

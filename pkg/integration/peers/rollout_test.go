@@ -139,6 +139,8 @@ func TestAnotherTrainerHasAllTrainJobsLookedAt(t *testing.T) {
 		want    int
 	}{{0, errors.New("there is no CRD"), 1}, {0, errors.New("there is no CRD yet"), 0}, {trainjob.Trainer22, nil, 1}, {trainjob.Trainer22, nil, 0}, {trainjob.Trainer23, nil, 1}} {
 		served.Set(t.Context(), step.version, step.reason)
+		version, err := served.Served()
+		expect.That(t, version == step.version && errors.Is(err, step.reason) && errors.Is(served.Check(nil), step.reason), "Served() = %s, %v", version, err)
 		expect.Same(t, fmt.Sprintf("TrainJobs to look at for %s, %v", step.version, step.reason), step.want, queue.Len())
 		for queue.Len() > 0 {
 			item, _ := queue.Get()

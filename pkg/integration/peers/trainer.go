@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peers says whether the manager may act on TrainJobs, and for which Trainer: it
-// stands aside for Kueue's in-tree integration (intree.go; answer.go has what the looks for it
-// found), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while
-// another Trainer is being rolled out (rollout.go). Whenever that changes, every TrainJob is
-// looked at again.
+// Package peers says whether the manager may act on TrainJobs, and for which Trainer: it stands aside for Kueue's in-tree
+// integration (intree.go), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while another Trainer is
+// being rolled out (rollout.go). Whenever that changes, every TrainJob is looked at again.
 package peers
 
 import (
@@ -15,10 +13,12 @@ import (
 	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -85,8 +85,8 @@ func NewTrainer(all *TrainJobs) *Trainer { return &Trainer{all: all} }
 // errNoTrainer is why the version is unknown where there is no CRD.
 var errNoTrainer = fmt.Errorf("there is no CRD %s: install Trainer 2.1 or later", trainjob.CRDName)
 
-// Follow looks at the CRD now and at every change of it. It returns when crds is in step.
-func (t *Trainer) Follow(ctx context.Context, crds cache.Cache) error {
+// follow looks at the CRD now and at every change of it. It returns when crds is in step.
+func (t *Trainer) follow(ctx context.Context, crds cache.Cache) error {
 	look := func(crd *apiextensionsv1.CustomResourceDefinition) {
 		version, err := trainjob.TrainerVersionOf(crd)
 		t.Set(ctx, version, err)
@@ -136,4 +136,22 @@ func (t *Trainer) Served() (trainjob.TrainerVersion, error) {
 func (t *Trainer) Check(*http.Request) error {
 	_, err := t.Served()
 	return err
+}
+
+// FollowIn has a manager follow the CRD of TrainJob. The manager's own cache holds
+// Kueue's Workload CRD alone; no selector names two, and all of them would be many.
+func (t *Trainer) FollowIn(ctx context.Context, mgr ctrl.Manager) error {
+	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
+		o.Cache.ByObject = map[client.Object]cache.ByObject{
+			&apiextensionsv1.CustomResourceDefinition{}: {Field: fields.OneTermEqualSelector("metadata.name", trainjob.CRDName)},
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the cache of CRD %s: %w", trainjob.CRDName, err)
+	}
+	if err := mgr.Add(crds); err != nil {
+		return err
+	}
+	return t.follow(ctx, crds.GetCache())
 }

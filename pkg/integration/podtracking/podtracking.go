@@ -38,9 +38,6 @@ var notEnded = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 )
 
-// podsAtATime is how many pods are in memory at a time: anybody may give a pod this label, and a megabyte.
-const podsAtATime = 10
-
 // jobSetWithin is how long JobSet may take to report that the last pod of a suspended job is gone. Something it cannot
 // make keeps it from that for ever, and the API server knows better.
 const jobSetWithin = 30 * time.Second
@@ -61,25 +58,13 @@ type Pods struct {
 func (p Pods) Left(ctx context.Context) ([]corev1.Pod, error) {
 	name := p.View.Name
 	var left []corev1.Pod
-	for more := ""; ; {
-		var pods corev1.PodList
-		err := p.Live.List(ctx, &pods, client.InNamespace(name.Namespace), client.Limit(podsAtATime), client.Continue(more),
-			client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
-		if err != nil {
-			return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
+	err := state.Each(ctx, p.Live, &corev1.PodList{}, func(pod *corev1.Pod) {
+		if !p.ofOtherWorkload(&pod.ObjectMeta) && (holdsNode(pod) || p.Closed() && ofJob(pod) && pod.DeletionTimestamp.IsZero()) {
+			left = append(left, slim(pod))
 		}
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			if p.ofOtherWorkload(&pod.ObjectMeta) {
-				continue
-			}
-			if holdsNode(pod) || p.Closed() && ofJob(pod) && pod.DeletionTimestamp.IsZero() {
-				left = append(left, slim(pod))
-			}
-		}
-		if more = pods.Continue; more == "" {
-			break
-		}
+	}, client.InNamespace(name.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
 	}
 	if len(left) == 0 {
 		return left, nil
@@ -289,4 +274,55 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock, which may be behind.
 	written := slices.MaxFunc([]time.Time{p.Field.Time(&job.Spec), p.Expectations.WroteBy(job)}, time.Time.Compare)
 	return min(ResumeGrace, max(0, written.Add(ResumeGrace).Sub(p.View.At)))
+}
+
+// AwaitLast returns when to look again for the last pod of a job that stops since a time, 0 when none is left and none comes, and
+// whether one is left.
+func (p Pods) AwaitLast(ctx context.Context, job *trainjob.TrainJob, since time.Time) (wait time.Duration, left bool, err error) {
+	if left, err = p.AnyLeft(ctx); err != nil {
+		return 0, false, err
+	}
+	if left {
+		return RecheckIn(since), true, nil
+	}
+	return p.MayRunYet(job), false, nil
+}
+
+// MayRunYet returns how long the JobSet of a job that is deleted, and has quota, may still get pods: until the garbage collector
+// has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
+// pods of a TrainJob that is gone, but not when there is another one of its name.
+func (p Pods) MayRunYet(job *trainjob.TrainJob) time.Duration {
+	js, workloads := p.View.JobSet, p.View.Workloads
+	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" || p.Closed() {
+		return 0
+	}
+	for _, wl := range workloads {
+		owner, of := state.ControllerOfKind(wl, trainjob.GVK), state.ControllerOfKind(js, trainjob.GVK)
+		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(wl) {
+			continue
+		}
+		since := state.StoppingSince(workloads)
+		if !ptr.Deref(js.Spec.Suspend, false) {
+			return RecheckIn(since)
+		}
+		if deleted := job.DeletionTimestamp; !deleted.IsZero() && deleted.Time.Before(since) {
+			// A finalizer keeps the job, and so nobody deletes its Workload.
+			since = deleted.Time
+		}
+		return max(0, since.Add(ResumeGrace).Sub(p.View.At))
+	}
+	return 0
+}
+
+const (
+	// RecheckMin is how soon to look again at the earliest.
+	RecheckMin = 500 * time.Millisecond
+	recheckMax = 10 * time.Second
+)
+
+// RecheckIn returns when to look again for the last pod of a stop that began at since:
+// pods are not watched, and what would tell of them may be gone. The longer it takes, the
+// less a moment matters.
+func RecheckIn(since time.Time) time.Duration {
+	return min(max(time.Since(since)/4, RecheckMin), recheckMax)
 }

@@ -4,7 +4,6 @@ package podtracking
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -347,6 +345,7 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 		"the Job controller has not seen that it runs": {},
 		"a Job of the run before has ended":            {child: kit.All(kit.Completed, func(j *batchv1.Job) { j.Status.StartTime = new(metav1.Now()) })},
 		"a JobSet is still suspended":                  {suspended: true, child: kit.Active(1)},
+		"a Job of a former JobSet runs":                {child: kit.All(kit.Active(1), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "former" })},
 	}, func(t *testing.T, tc row) {
 		job := inttest.Job("a")
 		js := inttest.JobSetOf(job, tc.suspended)
@@ -373,24 +372,6 @@ func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainj
 	return spec.RuntimePatches
 }
 
-// A list comes in parts: thousands of pods of somebody's own stand before the ones that are left.
-func TestLeftReadsEachPart(t *testing.T) {
-	own := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
-	parts := map[string]corev1.PodList{
-		"":     {ListMeta: metav1.ListMeta{Continue: "next"}, Items: []corev1.Pod{*own}},
-		"next": {Items: []corev1.Pod{*inttest.PodOf("ns", "job")}},
-	}
-	live := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		options := (&client.ListOptions{}).ApplyOptions(opts)
-		part, ok := parts[options.Continue]
-		expect.That(t, ok && options.Limit == podsAtATime, "asked for %d pods from %q", options.Limit, options.Continue)
-		delete(parts, options.Continue)
-		part.DeepCopyInto(list.(*corev1.PodList))
-		return nil
-	}})
-	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: live, View: state.View{Name: jobKey}}.Left(t.Context()))(t)))
-}
-
 // The caches may have a Job from before its start, when its pods had no label of Kueue's, and know only the next JobSet of the name.
 func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
 	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j",
@@ -402,14 +383,54 @@ func TestPodsOfAJobThatTheCachesKnowFromBeforeItsStart(t *testing.T) {
 	expect.Same(t, "pods left", 1, len(expect.Must(Pods{Live: inttest.PodsByPhase(c), View: view}.Left(t.Context()))(t)))
 }
 
-func TestAJobOfAFormerJobSetIsNoAnswer(t *testing.T) {
-	job := inttest.Job("a")
-	js := inttest.JobSetOf(job, false)
-	former := kit.With(js.DeepCopy(), func(js *jobsetapi.JobSet) { js.UID = "former" })
-	expectations := testenv.LedSince(time.Time{})
-	expectations.ExpectResume(job)
-	Pods{View: viewOf(t, inttest.Fake(js, kit.ChildJob(former, "node", kit.Active(1))).Build(), job), Expectations: expectations}.NoteResumed(job)
-	job.Generation++
-	_, waits := expectations.StoppedBeforeResume(job)
-	expect.That(t, waits, "a Job of a former JobSet counts as Trainer's answer")
+// Kueue refuses pods of a TrainJob that is gone, until there is another one of its name.
+func TestMayRunYet(t *testing.T) {
+	deleted := func(js *jobsetapi.JobSet) {
+		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
+	}
+	const long = time.Hour
+	type row struct {
+		suspended bool
+		// stopped is how long ago Kueue has evicted it; 0: it has not.
+		stopped time.Duration
+		// kept is how long ago the job was deleted that a finalizer keeps; 0: it is gone.
+		kept   time.Duration
+		closed bool
+		change func(*jobsetapi.JobSet)
+		want   bool
+	}
+	expect.Rows(t, map[string]row{
+		"its JobSet was resumed":                 {stopped: long, want: true},
+		"Trainer may have it in hand":            {suspended: true, stopped: time.Second, want: true},
+		"nobody has stopped it yet":              {suspended: true, want: true},
+		"a finalizer has kept the job for long":  {suspended: true, kept: long},
+		"a finalizer keeps the job":              {suspended: true, kept: time.Second, want: true},
+		"it was stopped long before":             {suspended: true, stopped: long, kept: time.Second},
+		"nobody can make a pod in its namespace": {stopped: long, closed: true},
+		"its JobSet is suspended":                {suspended: true, stopped: long},
+		"its JobSet has ended":                   {stopped: long, change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"its JobSet is deleted":                  {stopped: long, change: deleted},
+		"the JobSet is that of another of it":    {stopped: long, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
+		"the JobSet is that of a made-up kind":   {stopped: long, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].Kind = "X" }},
+	}, func(t *testing.T, tc row) {
+		job, wl := inttest.Job("a"), inttest.AdmittedOf("a", kit.Since(time.Now().Add(-long)))
+		if tc.stopped > 0 {
+			kit.With(wl, kit.Is(kueue.WorkloadEvicted, ""), kit.Since(time.Now().Add(-tc.stopped)))
+		}
+		view := viewOf(t, inttest.Fake(wl, kit.With(inttest.JobSetOf(job, tc.suspended), tc.change)).Build(), job)
+		if tc.kept > 0 {
+			job.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
+		}
+		if tc.closed {
+			view.NamespaceDeleted = time.Now().Add(-long)
+		}
+		expect.Same(t, "It may get pods", tc.want, Pods{View: view}.MayRunYet(job) > 0)
+	})
+}
+
+// How often the API server is asked for the last pod.
+func TestRecheckIn(t *testing.T) {
+	for ago, want := range map[time.Duration]time.Duration{0: RecheckMin, 20 * time.Second: 5 * time.Second, time.Hour: recheckMax} {
+		expect.Same(t, "Unexpected wait after "+ago.String(), want, RecheckIn(time.Now().Add(-ago)).Round(100*time.Millisecond))
+	}
 }

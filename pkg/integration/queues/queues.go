@@ -227,3 +227,19 @@ func routeOf(ctx context.Context, c client.Reader, namespace, queue string) (rou
 	}
 	return r, nil
 }
+
+// ExposesMetrics reports whether Kueue's configuration wants metrics of a Workload's LocalQueue.
+func (q *Queues) ExposesMetrics(ctx context.Context, wl *kueue.Workload) (bool, error) {
+	config := kueuelib.NewLocalQueueMetrics(q.kueue.Settings().LocalQueueMetrics)
+	if !config.IsEnabled() {
+		return false, nil
+	}
+	var queue kueue.LocalQueue
+	key := client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}
+	if err := q.client.Get(ctx, key, &queue); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading LocalQueue %s for its metrics: %w", key, err)
+	} else if err != nil {
+		return false, nil
+	}
+	return config.ShouldExposeLocalQueueMetrics(queue.Labels), nil
+}

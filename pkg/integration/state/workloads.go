@@ -3,7 +3,7 @@
 // Package state reads what there is of a TrainJob, and answers what that means: may it run, does
 // it hold quota, since when does it stop.
 //
-// reader.go reads from the caches; workloads.go answers by the Workloads of a job, what it does now among it, children.go by what
+// reader.go reads from the caches, and asks the API server; workloads.go answers by the Workloads of a job, what it does now among it, children.go by what
 // Trainer and JobSet made of it.
 package state
 
@@ -14,6 +14,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -54,6 +55,14 @@ func StoppedSince(wl *kueue.Workload) time.Time {
 		return wl.DeletionTimestamp.Time
 	}
 	return ptr.Deref(True(wl, kueue.WorkloadEvicted), metav1.Condition{}).LastTransitionTime.Time
+}
+
+// AdmittedAt returns when a Workload was admitted; now if it was not.
+func AdmittedAt(wl *kueue.Workload) time.Time {
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+		return admitted.LastTransitionTime.Time
+	}
+	return time.Now()
 }
 
 // True returns a condition of a Workload that is true, or nil.

@@ -5,6 +5,7 @@ package inttest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -104,5 +105,13 @@ func Recorded(tb testing.TB, registry prometheus.Gatherer, labels ...string) map
 			out[strings.Join(names, " ")] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 		}
 	}
+	return out
+}
+
+// Counted returns what a registry has by kind or reason, without zeros.
+func Counted(tb testing.TB, registry prometheus.Gatherer) map[string]float64 {
+	tb.Helper()
+	out := Recorded(tb, registry, metrics.Kind, metrics.Reason)
+	maps.DeleteFunc(out, func(_ string, value float64) bool { return value == 0 })
 	return out
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package readiness
 
 import (
 	"testing"
@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -76,10 +77,10 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 		wl := inttest.AdmittedOf("a")
 		written := false
 		c := kit.Writes(inttest.Fake(wl).Build(), func(kit.Write) error { written = true; return kit.ErrAnswered })
-		r := &dependencies{client: c, kueue: testenv.KueueDefaults(t), expectations: jobclient.NewExpectations(clock.RealClock{})}
+		r := Reporter{Client: c, Queues: queues.New(c, c, testenv.KueueDefaults(t)), Expectations: jobclient.NewExpectations(clock.RealClock{})}
 		key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
-		expect.Same(t, "It is reported", ready, expect.Must(r.reportReadiness(t.Context(), key, wl, ready))(t))
-		expect.Same(t, "The view that it was written by is an old one", ready, r.expectations.Outdated(key, []*kueue.Workload{wl}))
+		expect.Same(t, "It is reported", ready, expect.Must(r.Report(t.Context(), key, wl, ready))(t))
+		expect.Same(t, "The view that it was written by is an old one", ready, r.Expectations.Outdated(key, []*kueue.Workload{wl}))
 		expect.Same(t, "PodsReady is written", ready, written)
 	}
 }
@@ -89,8 +90,8 @@ func TestReportCountsAStartAndNoRecovery(t *testing.T) {
 		wl := inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadPodsReady, was))
 		wl.Status.Admission.ClusterQueue = kueue.ClusterQueueReference("was" + was)
 		c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
-		r := &dependencies{client: c, kueue: testenv.KueueDefaults(t), expectations: jobclient.NewExpectations(clock.RealClock{})}
-		expect.Must(r.reportReadiness(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true))(t)
+		r := Reporter{Client: c, Queues: queues.New(c, c, testenv.KueueDefaults(t)), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+		expect.Must(r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true))(t)
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(kueuelib.JobMetrics()...)
 		expect.Same(t, "Unexpected number of times that it is counted as ready", want,

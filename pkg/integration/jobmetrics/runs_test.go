@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobmetrics
 
 import (
-	"maps"
 	"testing"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
-	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -27,67 +22,44 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// recorded returns what a registry has by kind or reason, without zeros.
-func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	out := inttest.Recorded(t, registry, metrics.Kind, metrics.Reason)
-	maps.DeleteFunc(out, func(_ string, value float64) bool { return value == 0 })
-	return out
-}
+var preempted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 
-// measured is a TrainJob "llm" and its Workload, in the eyes of a manager.
+// measured is TrainJob "llm", as a manager sees it.
 type measured struct {
-	t        *testing.T
-	registry *prometheus.Registry
-	r        *reconciler
-	j        *job
+	*Run
+	recorder *metrics.Recorder
+	job      *trainjob.TrainJob
 	wl       *kueue.Workload
-}
-
-func newMeasured(t *testing.T) *measured {
-	t.Helper()
-	m := &measured{t: t, registry: prometheus.NewRegistry(), wl: inttest.AdmittedOf("a")}
-	m.wl.Spec.QueueName, m.wl.Status.Admission.ClusterQueue = "queue", "gpus"
-	m.r, _ = newReconciler(t)
-	m.r.deps.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
-	m.j = jobOf(t, m.r, inttest.Job("a"))
-	says(nil)(m)
-	return m
 }
 
 // says has the manager see a Workload that says something else.
 func says(change func(*kueue.Workload)) func(*measured) {
 	return func(m *measured) {
-		m.j.view.Workloads = []*kueue.Workload{kit.With(m.wl, change).DeepCopy()}
+		m.wl = inttest.AdmittedOf(m.job.UID, change)
 	}
 }
 
 // admittedAgo is another admission.
-func admittedAgo(ago time.Duration) func(*measured) {
-	return says(func(wl *kueue.Workload) {
-		apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
-	})
-}
+func admittedAgo(ago time.Duration) func(*measured) { return says(kit.Since(time.Now().Add(-ago))) }
 
-func resumes(m *measured) { measureStart(m.j) }
+func resumes(m *measured) {
+	m.job.Spec.Suspend = new(false)
+	m.Starts(m.recorder, m.wl)
+}
 
 // isSuspended has the manager see that somebody did it.
 func isSuspended(m *measured) {
-	m.j.Suspend()
-	measureStopped(m.t.Context(), m.j)
+	m.job.Spec.Suspend = new(true)
+	m.FoundSuspended(m.recorder, m.job, m.wl)
 }
 
 func stops(reason jobframework.StopReason) func(*measured) {
-	return func(m *measured) { measureStop(m.j, stopReason(m.j, reason)) }
+	return func(m *measured) { m.Stops(m.recorder, m.job, m.wl, StopReason(m.wl, reason)) }
 }
 
-func ready(m *measured)    { measureReady(m.j, func() bool { return true }) }
-func notReady(m *measured) { measureReady(m.j, func() bool { return false }) }
+func ready(m *measured) { m.Runs(m.recorder, m.job, m.wl, func() bool { return true }) }
 
-func isAnother(m *measured) {
-	m.j, m.wl = jobOf(m.t, m.r, inttest.Job("b")), inttest.AdmittedOf("b")
-	says(nil)(m)
-}
+func notReady(m *measured) { m.Runs(m.recorder, m.job, m.wl, func() bool { return false }) }
 
 func TestMeasured(t *testing.T) {
 	const (
@@ -114,41 +86,13 @@ func TestMeasured(t *testing.T) {
 		"it was stopped for a preemption, and the manager does not know that it did": {In: steps{resumes, says(preempted), isSuspended},
 			Want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
 		"it is stopped that another process started": {In: steps{stops("NotAdmitted")}, Want: map[string]float64{stopsTotal + "NotAdmitted": 1}},
-		"another job of its name":                    {In: steps{resumes, isAnother, isSuspended, resumes}, Want: map[string]float64{first: 2, untilStarted: 2}},
 	}, func(t *testing.T, tc expect.Row[steps, map[string]float64]) {
-		m := newMeasured(t)
-		for _, do := range tc.In {
+		registry := prometheus.NewRegistry()
+		m := &measured{Run: &Run{}, recorder: metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}), job: inttest.Job("a")}
+		for _, do := range append(steps{says(nil)}, tc.In...) {
 			do(m)
 		}
-		expect.Same(t, "Unexpected metrics", tc.Want, recorded(t, m.registry))
-	})
-}
-
-// What the manager suspends is no stop by its user.
-func TestStopsOfTheManager(t *testing.T) {
-	notAdmitted := map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}
-	type row struct {
-		job  func(*trainjob.TrainJob)
-		wl   func(*kueue.Workload)
-		stop func(*job) error
-		want map[string]float64
-	}
-	expect.Rows(t, map[string]row{
-		"resumed before it was placed": {stop: func(j *job) error { return ensurePlaced(t.Context(), j).err }, want: notAdmitted},
-		"resumed after its end":        {wl: hasFailed, stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: notAdmitted},
-		"resumed after an end that Trainer tells": {job: ended(trainer.TrainJobFailed), wl: hasFailed,
-			stop: func(j *job) error { return ensureEnded(t.Context(), j).err }, want: map[string]float64{}},
-	}, func(t *testing.T, tc row) {
-		stored, _ := disagreeing(false, false, false, time.Now())
-		kit.With(stored, tc.job)
-		r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, kit.Admitted, tc.wl))
-		registry := prometheus.NewRegistry()
-		r.deps.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-		j := jobOf(t, r, stored)
-		expect.NoError(t, tc.stop(j))
-		expect.That(t, j.IsSuspended(), "It is not suspended")
-		measureStopped(t.Context(), j)
-		expect.Same(t, "Unexpected metrics", tc.want, recorded(t, registry))
+		expect.Same(t, "Unexpected metrics", tc.Want, inttest.Counted(t, registry))
 	})
 }
 
@@ -168,6 +112,7 @@ func foreign(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
 func TestMeasureGone(t *testing.T) {
 	evicted, waits := preempted, kit.Isnt(kueue.WorkloadAdmitted, "Pending")
 	released := kit.All(evicted, waits, kit.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
+	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	finished := kit.All(released, kit.Is(kueue.WorkloadFinished, "Succeeded"))
 	type row struct {
 		before, after func(*kueue.Workload)
@@ -185,9 +130,9 @@ func TestMeasureGone(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
 		registry := prometheus.NewRegistry()
-		expect.That(t, measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
+		expect.That(t, OfWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
 			"the event is kept from the controller")
-		expect.Same(t, "Unexpected number of records", tc.want, recorded(t, registry)["kueue_trainer_evicted_until_stopped_seconds"])
+		expect.Same(t, "Unexpected number of records", tc.want, inttest.Counted(t, registry)["kueue_trainer_evicted_until_stopped_seconds"])
 	})
 }
 
@@ -227,7 +172,7 @@ func TestMeasureEnded(t *testing.T) {
 		"it runs, and is of another kind":      {nil, kit.All(runs, foreign), nil},
 	}, func(t *testing.T, tc row) {
 		registry := prometheus.NewRegistry()
-		measure := measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
+		measure := OfWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
 		after := inttest.AdmittedOf("a", tc.after)
 		passes := tc.before == nil && measure.Create(event.CreateEvent{Object: after}) ||
 			tc.before != nil && measure.Update(event.UpdateEvent{ObjectOld: inttest.AdmittedOf("a", tc.before), ObjectNew: after})
@@ -243,55 +188,32 @@ func TestMeasureEnded(t *testing.T) {
 	})
 }
 
-var accountedStart = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// accountScene is a TrainJob that runs since then, with its JobSet, Job and Workload.
-func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workload) {
-	t.Helper()
-	stored, js := disagreeing(false, false, true, accountedStart)
-	stored.Labels["example.com/user"] = "ann"
-	child := kit.ChildJob(js, "download", kit.Succeeded(1))
-	child.Status.StartTime = new(metav1.NewTime(accountedStart))
-	wl := inttest.WorkloadOf(stored, kit.Admitted)
-	wl.UID = "wl"
-	r, _ := newReconciler(t, stored, js, child, wl)
-	return r, stored, wl
-}
-
-func TestAccountFacts(t *testing.T) {
+func TestFactsOf(t *testing.T) {
+	start := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	type row struct {
 		waits bool
 		job   func(*trainjob.TrainJob)
 		wl    func(*kueue.Workload)
 		want  ledger.Facts
 	}
+	failed := func(job *trainjob.TrainJob) {
+		job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobFailed, "")}
+	}
+	elsewhere := func(job *trainjob.TrainJob) { job.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }
 	expect.Rows(t, map[string]row{
-		"it runs":                    {want: ledger.Facts{Started: accountedStart, User: "ann"}},
+		"it runs":                    {want: ledger.Facts{Started: start, User: "ann"}},
 		"Kueue waits for pods":       {waits: true, want: ledger.Facts{WaitsForPods: true, User: "ann"}},
-		"it has failed":              {job: ended(trainer.TrainJobFailed), want: ledger.Facts{Started: accountedStart, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed}},
+		"it has failed":              {job: failed, want: ledger.Facts{Started: start, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed}},
 		"it runs in another cluster": {job: elsewhere, wl: kit.Since(time.Unix(2000, 0)), want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"}},
 		"it is a former job's":       {wl: func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" }, want: ledger.Facts{UserUnknown: true}},
 		"it is orphaned":             {wl: func(wl *kueue.Workload) { wl.OwnerReferences = nil }, want: ledger.Facts{UserUnknown: true}},
 	}, func(t *testing.T, tc row) {
-		r, job, wl := accountScene(t)
-		expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(job, tc.job)))
-		if tc.waits {
-			r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
-		}
-		expect.Same(t, "Unexpected facts", tc.want, r.deps.factsOf(t.Context(), r.deps.client, kit.With(wl, tc.wl), "example.com/user"))
+		job := inttest.Job("a")
+		job.Labels = map[string]string{"example.com/user": "ann"}
+		js := inttest.JobSetOf(job, false)
+		child := kit.ChildJob(js, "download", kit.Succeeded(1))
+		child.Status.StartTime = new(metav1.NewTime(start))
+		cached := inttest.Fake(kit.With(job, tc.job), js, child).Build()
+		expect.Same(t, "Unexpected facts", tc.want, FactsOf(t.Context(), cached, inttest.AdmittedOf("a", tc.wl), "example.com/user", tc.waits))
 	})
-}
-
-// Nobody waits for a GPU because the account of who had it is not saved.
-func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
-	r, stored, wl := accountScene(t)
-	expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(wl, preempted)))
-	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
-	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
-	// The ledger has not read what was saved yet, so it saves nothing.
-	stored.Spec.Suspend = new(true)
-	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
-	j := jobOf(t, r, stored)
-	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
-	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobevents
 
 import (
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -20,19 +19,19 @@ import (
 // noticed is a Workload, and what people are told of it.
 type noticed struct {
 	workload func(*kueue.Workload)
-	want     notice
+	want     Notice
 }
 
 // of is a Workload of which there is nothing to tell.
 func of(changes ...func(*kueue.Workload)) noticed { return noticed{workload: kit.All(changes...)} }
 
 func (n noticed) tells(reason, message string) noticed {
-	return noticed{n.workload, notice{reason: reason, message: message}}
+	return noticed{n.workload, Notice{Reason: reason, Message: message}}
 }
 
 // means tells of what somebody has meant.
 func (n noticed) means(reason, message string) noticed {
-	return noticed{n.workload, notice{reason: reason, message: message, meant: true}}
+	return noticed{n.workload, Notice{Reason: reason, Message: message, Meant: true}}
 }
 
 func TestNoticeOf(t *testing.T) {
@@ -112,67 +111,39 @@ func TestNoticeOf(t *testing.T) {
 		"anything else that no quota helps": notAdmissible(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong", ""),
 	}, func(t *testing.T, tc noticed) {
 		wl := kit.With(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}, tc.workload)
-		expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl), cmp.AllowUnexported(notice{}))
+		expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl))
 	})
 }
 
 // Whatever else is told of a TrainJob meanwhile, a notice is told once while it holds.
 func TestNoticeIsToldOncePerChange(t *testing.T) {
-	stored, _ := suspendedJob()
-	r, recorder := newReconciler(t, stored)
-	stopped, missing := notice{reason: "NotAdmissible", message: "stopped"}, notice{reason: "NotAdmissible", message: "missing"}
-	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
-		r.deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
-		r.deps.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
+	job, recorder := inttest.Job("uid"), events.NewFakeRecorder(10)
+	r := New(recorder)
+	stopped, missing := Notice{Reason: "NotAdmissible", Message: "stopped"}, Notice{Reason: "NotAdmissible", Message: "missing"}
+	const told, isStopped, isMissing = "Normal Else something else", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"
+	for _, n := range []Notice{stopped, stopped, {}, stopped, missing, missing} {
+		r.WarnOfState(job, n)
+		r.Eventf(job, nil, "Normal", "Else", "Else", "something else")
 	}
-	want := []string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}
-	expect.Same(t, "Unexpected events", want, eventsSoFar(recorder, "Warning"))
+	expect.Same(t, "Unexpected events", []string{isStopped, told, isStopped, isMissing}, toldBy(recorder))
 }
 
-// What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
-// for one that lacks a flavor.
-func TestTroubleOfNotices(t *testing.T) {
-	notAdmissible := kit.Says(metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
-		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive"})
-	deactivated := func(reason string) func(*kueue.Workload) {
-		return kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, reason))
-	}
-	type row struct {
-		says   func(*kueue.Workload)
-		policy kueue.StopPolicy
-		want   string
-	}
-	expect.Rows(t, map[string]row{
-		"nothing":                          {policy: kueue.None},
-		"the ClusterQueue is held":         {says: notAdmissible, policy: kueue.Hold},
-		"the ClusterQueue lacks a flavor":  {says: notAdmissible, policy: kueue.None, want: jobevents.ReasonNotAdmissible},
-		"somebody deactivated it":          {says: deactivated(kueue.WorkloadDeactivated), policy: kueue.None},
-		"Kueue deactivated it":             {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.None, want: jobevents.ReasonDeactivated},
-		"Kueue did while the queue stands": {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.Hold, want: jobevents.ReasonDeactivated},
-	}, func(t *testing.T, tc row) {
-		stored, _ := suspendedJob()
-		cq := inttest.ClusterQueue()
-		cq.Spec.StopPolicy = &tc.policy
-		r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
-		expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
-		r.deps.Recorder.EndLook(stored.UID)
-		expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
-		expect.Same(t, "It is told", tc.says != nil, len(recorder.Events) > 0)
-	})
+func TestPlacedMessage(t *testing.T) {
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{QueueName: "team"}}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{
+		{Name: "dataset-initializer", Count: new(int32(1))},
+		{Name: "node", Count: new(int32(2)), ResourceUsage: kit.Amounts("cpu", "8", "memory", "64Gi", "nvidia.com/gpu", "16"),
+			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "cpus", "memory": "cpus", "nvidia.com/gpu": "h100"}},
+	}}
+	want := "Admitted from queue team by ClusterQueue gpus: dataset-initializer 1 pod on no flavor, it requests nothing; " +
+		"node 2 pods on flavor cpus (64Gi memory, 8 cpu), flavor h100 (16 nvidia.com/gpu)"
+	expect.Same(t, "Unexpected message", want, Placed(wl))
 }
 
-// Kueue may delete a finished Workload in a second, and the next one would take quota for a start that fails like the last.
-func TestAStartThatFailedIsNotTriedAgainAtOnce(t *testing.T) {
-	stored, js := suspendedJob()
-	wl := inttest.WorkloadOf(stored, kit.Is(kueue.WorkloadFinished, "FailedToStart"))
-	wl.UID = "failed"
-	r, recorder := newReconciler(t, stored, js, wl)
-	r.deps.startTimeout, r.deps.waitForJobSet = defaultStartTimeout, 0
-	for range 2 {
-		expect.Must(look(t, r, jobKey))(t)
+func TestDispatchIsTold(t *testing.T) {
+	for where, cluster := range map[string]*string{"cluster west": new("west"), "another cluster": nil} {
+		wl := &kueue.Workload{Spec: kueue.WorkloadSpec{QueueName: "team"},
+			Status: kueue.WorkloadStatus{ClusterName: cluster, Admission: &kueue.Admission{ClusterQueue: "gpus"}}}
+		expect.Same(t, "Unexpected message", "Admitted from queue team by ClusterQueue gpus, and runs in "+where, Dispatched(wl))
 	}
-	wantTold(t, eventsSoFar(recorder, "Warning CannotStart"), "was finished because the job could not be started")
-	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
-	result := expect.Must(look(t, r, jobKey))(t)
-	expect.That(t, result.RequeueAfter > 50*time.Second && !inttest.Exists(t, r.deps.client, wl), "The job queues again at once, or in %s", result.RequeueAfter)
 }

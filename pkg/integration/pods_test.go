@@ -3,16 +3,20 @@
 package integration
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -120,4 +124,63 @@ func TestPodsReadyIsOfARunThatTrainerHasHeardOf(t *testing.T) {
 		expect.NoError(t, reportPodsReady(t.Context(), j).err)
 		expect.Same(t, "Unexpected PodsReady", tc.want, *said)
 	})
+}
+
+// The cache has an admission that the API server has not any more.
+func TestNoStartOnTheWordOfTheCache(t *testing.T) {
+	stored, js := suspendedJob()
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted))
+	r.deps.live = inttest.Fake(stored.DeepCopy(), js.DeepCopy(), inttest.WorkloadOf(stored)).Build()
+	err := jobOf(t, r, stored).RunWithPodSetsInfo(t.Context(), nil, nil)
+	expect.That(t, errors.Is(err, errOutdated), "RunWithPodSetsInfo() = %v", err)
+}
+
+// The cache has not heard of an admission, and nobody takes it back.
+func TestNoStopOnTheWordOfTheCache(t *testing.T) {
+	for _, admitted := range []bool{true, false} {
+		stored, js := disagreeing(false, false, false, time.Now())
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored))
+		r.deps.live = inttest.Fake().Build()
+		if admitted {
+			r.deps.live = inttest.Fake(inttest.WorkloadOf(stored, kit.Admitted)).Build()
+		}
+		_, err := jobOf(t, r, storedJob(t, r)).Stop(t.Context(), nil, nil, jobframework.StopReasonNotAdmitted, "")
+		expect.That(t, errors.Is(err, errOutdated) == admitted, "Stop() = %v; the API server has the admission: %t", err, admitted)
+		expect.Same(t, "It runs", admitted, !storedJob(t, r).Suspended())
+	}
+}
+
+// The cache has not heard of a start by the leader before, which Trainer has yet to see, and the gate is there by it.
+func TestNoQuotaGoesBackOnTheWordOfTheCache(t *testing.T) {
+	expect.Rows(t, map[string]expect.Row[func(*trainjob.TrainJob), bool]{
+		"it is as the cache has it": {},
+		"it was started since":      {In: func(job *trainjob.TrainJob) { job.Generation, job.Spec.Suspend = 5, new(false) }, Want: true},
+		"it was started and stopped": {In: func(job *trainjob.TrainJob) {
+			job.Generation = 5
+			expect.NoError(t, patch.Stamp(job.Spec.RuntimePatches, metav1.Now()))
+		}, Want: true},
+		"half of its start is written": {In: func(job *trainjob.TrainJob) { place(t, job, patch.Placement{Name: "node"}) }, Want: true},
+		"its user changes it": {In: func(job *trainjob.TrainJob) {
+			job.Generation = 5
+			job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, trainjob.RuntimePatch{Manager: "example.com/me"})
+		}},
+		"another one has its name": {In: func(job *trainjob.TrainJob) { job.UID = "another" }, Want: true},
+	}, func(t *testing.T, tc expect.Row[func(*trainjob.TrainJob), bool]) {
+		stored, js := suspendedJob()
+		stored.Generation = 4
+		place(t, stored, patch.Gated("node"))
+		r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, preempted))
+		r.deps.live = inttest.PodsByPhase(inttest.Fake(kit.With(stored.DeepCopy(), tc.In)).Build())
+		expect.Same(t, "It may have pods", tc.Want, jobOf(t, r, stored).active(t.Context()))
+	})
+}
+
+// Nobody waits for a GPU because the account of who had it is not saved.
+func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
+	stored, js := suspendedJob()
+	// The ledger has not read what was saved yet, so it saves nothing.
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, preempted))
+	j := jobOf(t, r, stored)
+	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

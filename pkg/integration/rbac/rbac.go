@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package rbac has no code: it says what the manager may do, and nothing else. config/rbac/role.yaml is made from this.
+package rbac
 
-// What the manager may do, and nothing else; config/rbac/role.yaml is made from this.
-//
 // TrainJobs are started, stopped and, under a retention policy, deleted; they own
 // their Workloads, which the finalizers subresource stands for.
 // +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch;patch;delete

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,8 +12,11 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -163,12 +167,8 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
 		r, recorder := newReconciler(t, stored, js)
-		r.deps.Defaults = servedDefaults(t)
 		r.deps.Describer = r.deps.For(trainjob.Trainer22)
-		wl := inttest.WorkloadOf(stored, kit.Admitted)
-		wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
-		wl.Spec.PodSets[0].Count = tc.admitted
-		create(t, r, wl)
+		createDescribed(t, r, stored, kit.Admitted, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = tc.admitted })
 		j := jobOf(t, r, stored)
 		expect.NoError(t, restart(t.Context(), j, js))
 		got := jobSetState(t, r.deps.client, js)
@@ -261,4 +261,75 @@ func TestStartOnTooMuchHasItsJobSetMadeAgain(t *testing.T) {
 	j.decision = decision{made: true, err: errOutdated, excess: "too many"}
 	expect.That(t, errors.Is(followUp(t.Context(), j).err, errOutdated), "The start counts as done")
 	expect.Same(t, "Unexpected JobSet", "gone", jobSetState(t, r.deps.client, js))
+}
+
+func TestAwaitTrainer(t *testing.T) {
+	type row struct {
+		// suspended: the TrainJob, what Trainer says of it, the JobSet.
+		job, said, jobSet bool
+		// written is how long ago the TrainJob was.
+		written time.Duration
+		// begun is set where a start is under way that was taken back.
+		begun bool
+		// changed is set where it is seen to be changed just now.
+		changed  bool
+		change   func(*trainjob.TrainJob)
+		wantWait bool
+		wantTold string
+	}
+	expect.Rows(t, map[string]row{
+		"Trainer has heard":                         {job: true, said: true, jobSet: true, written: time.Hour},
+		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
+		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
+		"a stop that Trainer may still undo":        {job: true, said: true, jobSet: true, written: time.Hour, begun: true, wantWait: true},
+		"a stop long ago":                           {job: true, said: false, jobSet: false, written: time.Hour, wantWait: true, wantTold: "still runs"},
+		"a stop by somebody else just now":          {job: true, said: false, jobSet: false, written: time.Hour, changed: true, wantWait: true},
+		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
+		"a start long ago":                          {job: false, said: true, jobSet: true, written: time.Hour, wantWait: true, wantTold: "is still suspended"},
+		"a start that the JobSet shows already":     {job: false, said: true, jobSet: false, written: time.Hour},
+		"a job that is not Kueue's":                 {job: true, said: false, jobSet: false, written: time.Hour, change: withoutQueue},
+		"a stop that the JobSet shows, with a gate": {job: true, said: false, jobSet: true, written: time.Hour},
+	}, func(t *testing.T, tc row) {
+		stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
+		r, recorder := newReconciler(t, kit.With(stored, tc.change), js)
+		r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.written))
+		if tc.begun {
+			r.deps.expectations.ExpectResume(stored)
+			stored.Generation++
+		}
+		if tc.changed {
+			r.deps.expectations.Satisfied(stored)
+		}
+		wait := awaitTrainer(t.Context(), jobOf(t, r, stored)).again
+		expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)
+		wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
+	})
+}
+
+func suspended(job *batchv1.Job) { job.Spec.Suspend = new(true) }
+
+// What somebody changed since we looked is looked at again first.
+func TestJobSetThatChangedMeanwhileStays(t *testing.T) {
+	stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+	r, _ := newReconciler(t, stored, js)
+	j := jobOf(t, r, stored)
+	known := j.jobSet().DeepCopy()
+	expect.NoError(t, r.deps.client.Update(t.Context(), kit.With(known.DeepCopy(), func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(false) })))
+	err := renewJobSet(t.Context(), j, known, "")
+	expect.That(t, apierrors.IsConflict(err), "a JobSet that runs by now is deleted: %v", err)
+}
+
+// No pod outlives its JobSet.
+func TestPodsGoBeforeTheirJobSet(t *testing.T) {
+	stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+	r, _ := newReconciler(t, stored, js)
+	var asked client.DeleteOptions
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
+			asked.ApplyOptions(opts)
+			return nil
+		},
+	})
+	expect.NoError(t, renewJobSet(t.Context(), jobOf(t, r, stored), js, ""))
+	expect.Same(t, "propagation", metav1.DeletePropagationForeground, ptr.Deref(asked.PropagationPolicy, ""))
 }
