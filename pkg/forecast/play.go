@@ -52,6 +52,7 @@ type Settings struct {
 // Kind is of an Event.
 type Kind string
 
+// The kinds.
 const (
 	// Queued: it has come, or come back after it was preempted.
 	Queued Kind = "Queued"

@@ -129,7 +129,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 			}
 			return nil
 		case <-l.wanted:
-			if !sleep(ctx, next.Sub(time.Now())) {
+			if !sleep(ctx, time.Until(next)) {
 				continue
 			}
 		case <-timer.C:

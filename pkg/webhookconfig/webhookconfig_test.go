@@ -126,7 +126,7 @@ func matches(t *testing.T, conditions []admissionregistrationv1.MatchCondition, 
 	t.Helper()
 	var accessors []cel.ExpressionAccessor
 	for i := range conditions {
-		c := webhookconfig.MatchCondition(conditions[i])
+		c := matchconditions.MatchCondition(conditions[i])
 		accessors = append(accessors, &c)
 	}
 	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -140,7 +140,7 @@ func matches(t *testing.T, conditions []admissionregistrationv1.MatchCondition, 
 	}
 	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, gvk, "team", "llm", gvr, "",
 		operation, nil, false, &user.DefaultInfo{Name: userName})
-	result := webhookconfig.NewMatcher(evaluator, nil, "webhook", "validating", "test").Match(t.Context(), attributes, nil, nil)
+	result := matchconditions.NewMatcher(evaluator, nil, "webhook", "validating", "test").Match(t.Context(), attributes, nil, nil)
 	expect.NoError(t, result.Error)
 	return result.Matches
 }

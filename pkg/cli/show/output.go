@@ -28,8 +28,11 @@ func ForMachines(format string) bool {
 	return format == JSON || format == YAML || strings.HasPrefix(format, JSONPath)
 }
 
-// CSV and SVG are formats of tables and of pictures.
-const CSV, SVG = "csv", "svg"
+// The formats of tables and of pictures.
+const (
+	CSV = "csv"
+	SVG = "svg"
+)
 
 // checkFormat refuses a value of -o that is neither empty nor one of those known.
 func checkFormat(format string, known []string) error {

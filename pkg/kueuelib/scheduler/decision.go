@@ -23,6 +23,7 @@ import (
 // Outcome is what Kueue's scheduler does with a Workload.
 type Outcome string
 
+// The outcomes.
 const (
 	// Admits: it gets quota.
 	Admits Outcome = "Admits"

@@ -35,6 +35,7 @@ const requeueAfter = time.Second
 // Move is something that happened to a Workload.
 type Move string
 
+// The moves.
 const (
 	// Reserved: it got quota, and waits for admission checks or its topology.
 	Reserved Move = "Reserved"
