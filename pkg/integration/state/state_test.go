@@ -208,7 +208,6 @@ func TestAdmissionStands(t *testing.T) {
 				PodSetUpdates: []kueue.PodSetUpdate{{Name: "node", Annotations: map[string]string{"request": request}}}}}
 		}
 	}
-	type live = []client.Object
 	admitted, nodes := inttest.AdmittedOf("a"), inttest.AdmittedOf("a", provisioned("1"))
 	type row struct{ cached, live *kueue.Workload }
 	for want, rows := range map[bool]map[string]row{
