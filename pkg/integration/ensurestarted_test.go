@@ -148,7 +148,7 @@ func TestLateJobIsInTroubleBetweenTwoLooks(t *testing.T) {
 		"not late":                         {lacking: time.Second},
 		"not late, and could not start":    {lacking: time.Second, failed: true, want: jobevents.ReasonCannotStart},
 		"told, and could not start":        {lacking: 3 * time.Minute, failed: true, want: jobevents.ReasonCannotStart},
-		"could not start, and was changed": {lacking: time.Second, failed: true, change: func(job *trainjob.TrainJob) { job.Labels["a"] = "b" }},
+		"could not start, and was changed": {lacking: time.Second, failed: true, change: func(job *trainjob.TrainJob) { job.Annotations = map[string]string{"try-again": "now"} }},
 	}, func(t *testing.T, tc row) {
 		stored, _ := disagreeing(false, false, false, time.Now())
 		wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))

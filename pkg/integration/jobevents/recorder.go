@@ -28,8 +28,6 @@ import (
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 const (
@@ -93,7 +91,17 @@ func (r *Recorder) record(regarding, related runtime.Object, eventType, reason, 
 
 // Warn records a Warning that quotes err.
 func (r *Recorder) Warn(regarding runtime.Object, reason, action string, err error) {
-	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", kueuelib.TruncateEvent(err.Error()))
+	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", shortened(err.Error()))
+}
+
+// shortened leaves out the middle of a message that is longer than an event may have: where the API server refuses an object, it
+// quotes that, and says why at the end.
+func shortened(message string) string {
+	const longest, gap = 1024, " … "
+	if len(message) <= longest {
+		return message
+	}
+	return strings.ToValidUTF8(message[:longest/2]+gap+message[len(message)-longest/2+len(gap):], "")
 }
 
 // stateKey keeps states apart from other events of the same object.

@@ -75,6 +75,14 @@ func TestRecorderRemembersEveryTrainJob(t *testing.T) {
 	expect.Same(t, "Unexpected number of events", many, len(recorder.Events))
 }
 
+// A refusal of the API server has its reason behind the object that it quotes.
+func TestLongWarningKeepsItsEnd(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	New(recorder).Warn(inttest.Job("a"), "Refused", ActionStart, errors.New("spec.template: Invalid value: "+strings.Repeat("ü", 4000)+": field is immutable"))
+	said := <-recorder.Events
+	expect.That(t, len(said) <= 1100 && strings.Contains(said, "spec.template: Invalid value") && strings.HasSuffix(said, ": field is immutable"), "Event of %d bytes: %s", len(said), said)
+}
+
 func TestResolvedEventIsNews(t *testing.T) {
 	for settled, want := range map[string]int{"Unknown": 2, "Unkn": 1} {
 		recorder := events.NewFakeRecorder(10)

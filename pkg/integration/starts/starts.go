@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -128,13 +129,25 @@ func (r *Record) FailedBefore(job *trainjob.TrainJob, field patch.Field) bool {
 	return r.tries > 0 && r.sum == sumOf(job, field)
 }
 
-// sumOf sums up what its user says of a job: the spec without our part and without suspend,
-// labels and annotations.
+// tryAgain is the annotation by which users have a job queue at once that could not start, see docs/use.md.
+const tryAgain = "try-again"
+
+// sumOf sums up what its user says of a job: the spec without our part and without suspend, Kueue's labels and
+// annotations, and the one to try again. All others, which some controller may write again and again, change no start.
 func sumOf(job *trainjob.TrainJob, field patch.Field) [sha256.Size]byte {
+	said := func(all map[string]string) map[string]string {
+		kept := map[string]string{}
+		for key, value := range all {
+			if key == tryAgain || strings.HasPrefix(key, kueue.SchemeGroupVersion.Group+"/") {
+				kept[key] = value
+			}
+		}
+		return kept
+	}
 	spec := job.DeepCopy().Spec
 	field.Drop(&spec)
 	spec.Suspend = nil
-	data, err := json.Marshal([]any{spec, job.Labels, job.Annotations})
+	data, err := json.Marshal([]any{spec, said(job.Labels), said(job.Annotations)})
 	if err != nil {
 		// It was decoded from JSON. A change is not seen then, and time passes anyway.
 		return [sha256.Size]byte{}

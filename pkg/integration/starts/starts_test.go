@@ -91,8 +91,11 @@ func TestHoldBack(t *testing.T) {
 	field.Set(&ours.Spec, []patch.Placement{patch.Gated("node")})
 	ours.Spec.Suspend = new(true)
 	expect.That(t, s.HeldBack(&ours, field) != 0, "Our own write frees the job")
+	stamped := *job.DeepCopy()
+	stamped.Labels, stamped.Annotations = map[string]string{"team": "a"}, map[string]string{"example.com/seen": "now"}
+	expect.That(t, s.HeldBack(&stamped, field) != 0, "What a controller stamps on it frees the job")
 	changed := *job.DeepCopy()
-	changed.Annotations = map[string]string{"try": "again"}
+	changed.Annotations = map[string]string{"try-again": "now"}
 	expect.Same(t, "Unexpected wait of a changed job", 0, s.HeldBack(&changed, field))
 	moved := *job.DeepCopy()
 	moved.Labels = map[string]string{kit.QueueLabel: "another"}
