@@ -84,7 +84,7 @@ func (w *site) eventuallyInScope(ctx context.Context, scope string) {
 	if scope == every {
 		conditions = Not(conditions)
 	}
-	have := HaveField("Webhooks", HaveEach(HaveField("MatchConditions", conditions)))
+	have := HaveField("Webhooks", ContainElement(And(HaveField("Name", HavePrefix("queued-trainjobs-")), HaveField("MatchConditions", conditions))))
 	w.EventuallyIs(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{}, "kueue-trainer-mutating-webhook-configuration", have)
 	w.EventuallyIs(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "kueue-trainer-validating-webhook-configuration", have)
 }
