@@ -163,7 +163,7 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 		return ofError(err)
 	}
 	j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
-		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
+		"gives its quota back, could not start in %s; queues again in %s or when its spec is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why)
 	return result{}
 }

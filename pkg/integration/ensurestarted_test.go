@@ -76,11 +76,11 @@ func TestEnsureStarted(t *testing.T) {
 	}
 	expect.Rows(t, map[string]row{
 		"refused just now":                                              {refusal: refused("uid", 0), wantKept: true, wantWait: true},
-		"refused for long":                                              {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
+		"refused for long":                                              {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when its spec is changed: Trainer has not made JobSet job: denied by policy"},
 		"somebody else is refused":                                      {lacking: 3 * time.Minute, refusal: refused("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
 		"refused before it was admitted":                                {lacking: 3 * time.Minute, refusal: refused("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"late":                                                          {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late in a namespace that is deleted":                           {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
+		"late in a namespace that is deleted":                           {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when its spec is changed: Trainer has not made JobSet job: its namespace is being deleted"},
 		"late for very long":                                            {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
 		"late, with pods that the caches do not have":                   {lacking: 11 * time.Minute, refusal: pods, wantKept: true, wantWait: true, wantTold: "NotStarted does not start (Trainer has not made JobSet job, and no event says why) while pods of it are left"},
 		"refused once, with pods that the caches do not have":           {lacking: 3 * time.Minute, refusal: append(refused("uid", time.Minute), pods...), wantKept: true, wantWait: true, wantTold: "NotStarted does not start"},

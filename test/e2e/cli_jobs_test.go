@@ -102,7 +102,7 @@ var _ = Describe("kubectl trainjob logs", func() {
 		pod := w.EventuallyRuns(ctx, "later", 1, onH100)[0]
 		Eventually(ctx, func() string { return string(following.Err.Contents()) }).Should(ContainSubstring("node-0-0 (pod " + pod.Name + ")"))
 		w.Finish(ctx, "later", "succeeded")
-		Eventually(ctx, following).Should(gexec.Exit(0))
+		Eventually(ctx, following).Should(gexec.Exit(1), "a fake pod has no log")
 	}, SpecTimeout(specTimeout))
 })
 

@@ -486,7 +486,7 @@ var mutants = slices.Concat(
 		bug("quota is given back before PodsReady is reset", "TestEvictionResetsPodsReadyBeforeItFreesQuota", "j.stopping = true", "j.stopping = false"),
 	),
 	in("pkg/integration/starts/starts.go",
-		bug("who stamps annotations has a job that cannot start take quota again and again", "TestHoldBack", "if key == tryAgain || strings.HasPrefix", "if key != tryAgain || strings.HasPrefix"),
+		bug("who stamps annotations has a job that cannot start take quota again and again", "TestHoldBack", "if key == tryAgain || strings.HasSuffix", "if key != tryAgain || strings.HasSuffix"),
 		bug("a large job loses its quota for a pod that it has got since", "TestLacksBeginsAnewWithFewerPodsMissing", "fewer := missing > 0 && missing < r.Missing", "fewer := false"),
 		bug("a job that is admitted again is judged by its last admission", "TestLacksBeginsWithEachAdmission", "since: state.AdmittedAt(wl).Unix()}", "since: 0 * state.AdmittedAt(wl).Unix()}"),
 		bug("a job whose pods wait for their first one's node loses its quota", "TestLackOf", "exclusive && !selects && state", "exclusive && selects && state"),

@@ -50,10 +50,6 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- end }}
 
 {{/* The manager's configuration: that of config/manager, what the chart knows, what the values say. */}}

@@ -255,10 +255,10 @@ func TestStateOf(t *testing.T) {
 			"is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
 		"nobody makes a Workload": given(withoutWorkload).stuck(Unqueued, "NobodyReacts",
 			"asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
-		"it gave its quota back, and queues again later": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 1m0s or when the TrainJob is changed: exceeded quota")).is(
-			Unqueued, "CannotStart", "is not queued: it gives its quota back, could not start in 2m0s; queues again in 1m0s or when the TrainJob is changed: exceeded quota",
+		"it gave its quota back, and queues again later": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 1m0s or when its spec is changed: exceeded quota")).is(
+			Unqueued, "CannotStart", "is not queued: it gives its quota back, could not start in 2m0s; queues again in 1m0s or when its spec is changed: exceeded quota",
 			`put that right, and it queues again by itself; to have it do so at once: kubectl -n team annotate trainjob llm try-again="$(date)" --overwrite`),
-		"it gave its quota back, and should have queued again": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 10s or when the TrainJob is changed: exceeded quota")).stuck(
+		"it gave its quota back, and should have queued again": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 10s or when its spec is changed: exceeded quota")).stuck(
 			Unqueued, "NobodyReacts", "asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
 		"the manager said why it makes none": given(withoutWorkload, warned("InTreeActive", "two integrations")).stuck(Unqueued, "InTreeActive",
 			"is not queued: two integrations", ""),

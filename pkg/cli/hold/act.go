@@ -65,10 +65,7 @@ var errAnother = errors.New("it was deleted, and another TrainJob has its name n
 func (a *actor) back(ctx context.Context, name string, uid types.UID) error {
 	for {
 		before, done, err := a.write(ctx, name, uid, (*view).resume)
-		switch {
-		case uid != "" && exit.Code(err) == exit.Failed && !errors.Is(err, errAnother) && !errors.Is(err, cluster.ErrNoTrainJob):
-			return a.staysStopped(name, err)
-		case err != nil:
+		if err != nil {
 			return err
 		}
 		uid = before.job.UID
@@ -93,11 +90,18 @@ func (a *actor) say(name, what string) {
 	fmt.Fprintf(a.out, "trainjob.%s/%s %s\n", trainjob.GVK.Group, name, what)
 }
 
-// write does what plan says of the job as it is, again where somebody else was faster.
+// write does what plan says of the job as it is, again where somebody else was faster. One with a UID was stopped before.
 func (a *actor) write(ctx context.Context, name string, uid types.UID, plan func(*view) (change, error)) (v *view, c change, err error) {
+	stopped := uid != ""
+	failed := func(err error) error {
+		if stopped && exit.Code(err) == exit.Failed && !errors.Is(err, cluster.ErrNoTrainJob) {
+			return a.staysStopped(name, err)
+		}
+		return err
+	}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if v, err = a.look(ctx, name); err != nil {
-			return err
+			return failed(err)
 		}
 		if uid != "" && v.job.UID != uid {
 			return fmt.Errorf("TrainJob %s: %w", name, errAnother)
@@ -109,7 +113,7 @@ func (a *actor) write(ctx context.Context, name string, uid types.UID, plan func
 		if c, err = plan(v); err != nil {
 			return err
 		}
-		return a.apply(ctx, v, c)
+		return failed(a.apply(ctx, v, c))
 	})
 	return v, c, err
 }

@@ -5,7 +5,10 @@ package logs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,7 +76,7 @@ func (r *reader) follow(ctx context.Context, changes *follow.Watching, look func
 		}
 		group.Wait()
 		if len(logs) == 0 {
-			return true, s.nothing
+			return true, cmp.Or(s.nothing, errNoneStarted)
 		}
 		return true, unread(logs)
 	})
@@ -82,14 +85,16 @@ func (r *reader) follow(ctx context.Context, changes *follow.Watching, look func
 // unread returns why no log was read to its end; nil where one was.
 func unread(logs map[string]*followed) error {
 	var why error
-	for _, f := range logs {
-		if f.read {
+	for _, log := range slices.Sorted(maps.Keys(logs)) {
+		if logs[log].read {
 			return nil
 		}
-		why = cmp.Or(why, f.failed)
+		why = cmp.Or(why, logs[log].failed)
 	}
 	return why
 }
+
+var errNoneStarted = errors.New("no container has started")
 
 // update brings what is followed in line with what there is, and returns what is new.
 func update(logs map[string]*followed, s sight, first bool) []*followed {

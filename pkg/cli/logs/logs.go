@@ -230,7 +230,7 @@ func (r *reader) readAll(ctx context.Context, targets []target) error {
 	case r.options.Previous:
 		errs = append(errs, errors.New("no container was started again: without --previous there is what they say now"))
 	default:
-		errs = append(errs, errors.New("no container has started: --follow waits for them"))
+		errs = append(errs, fmt.Errorf("%w: --follow waits for them", errNoneStarted))
 	}
 	return errors.Join(errs...)
 }

@@ -229,10 +229,12 @@ func TestFollowOfNothing(t *testing.T) {
 		sights       []sight
 		notes, fails string
 	}
-	runs := pod("node", 0, 0, "node")
+	runs, waits := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
+	waits.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	forbidden := func(context.Context, *corev1.Pod, *corev1.PodLogOptions) (io.ReadCloser, error) { return nil, refused }
 	expect.Rows(t, map[string]row{
 		"no pods until the end":      {sights: []sight{{nothing: nothing}, {nothing: nothing, over: true}}, notes: "note: has pods", fails: "has pods"},
+		"no container that starts":   {sights: []sight{{targets: selection{index: -1}.targets([]corev1.Pod{waits}, forbidden), over: true}}, fails: "no container has started"},
 		"over before":                {sights: []sight{{nothing: nothing, over: true}}, fails: "has pods"},
 		"logs that one may not read": {sights: []sight{{targets: selection{index: -1}.targets([]corev1.Pod{runs}, forbidden), over: true}}, notes: "note: node-0-0", fails: refused.Error()},
 	}, func(t *testing.T, tc row) {

@@ -89,9 +89,12 @@ func (l *looker) look(ctx context.Context) (sight, error) {
 		return now, err
 	}
 	now.targets = l.selection.targets(pods, at.open)
-	now.nothing = fmt.Errorf("TrainJob %s has no pods: kubectl trainjob explain -n %s %s tells why, and --follow waits for them", job.Name, job.Namespace, job.Name)
-	if len(pods) > 0 {
+	switch {
+	case len(now.targets) > 0:
+	case len(pods) > 0:
 		now.nothing = fmt.Errorf("TrainJob %s has pods, but none of those that --job, --index and --container name", job.Name)
+	default:
+		now.nothing = fmt.Errorf("TrainJob %s has no pods: kubectl trainjob explain -n %s %s tells why, and --follow waits for them", job.Name, job.Namespace, job.Name)
 	}
 	return now, nil
 }

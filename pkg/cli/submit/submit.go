@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -235,8 +237,8 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 		return u, c.printer.PrintObj(u, c.streams.Out)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) && !cluster.ForRights(err) || strings.Contains(err.Error(), "denied the request"):
 		return nil, exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		// No answer of the API server.
+	case c.dryRun == "" && errors.As(err, new(*url.Error)) && !utilnet.IsConnectionRefused(err):
+		// No answer to what was sent.
 		return nil, fmt.Errorf("creating the TrainJob: %w; it may be there all the same: kubectl get trainjobs -n %s", err, u.GetNamespace())
 	default:
 		return nil, fmt.Errorf("creating the TrainJob: %w", err)

@@ -197,6 +197,7 @@ func TestInTreeState(t *testing.T) {
 	away, long := errors.New("away"), time.Now().Add(-time.Hour)
 	in := NewInTree(nil, "", nil, NewTrainJobs(nil))
 	expect.Same(t, "Before the first look", metrics.InTreeUnknown, in.State())
+	expect.NoError(t, in.Check(nil)) // The look needs webhooks, and so a pod that is ready.
 	for _, step := range []struct {
 		at     time.Time
 		active bool

@@ -116,7 +116,7 @@ func (r *Record) QuotaGoes(wl types.UID) {
 }
 
 // HeldBack returns how much longer a job stays out of its queue; not at all when its user
-// has changed it.
+// has changed what sumOf sums up.
 func (r *Record) HeldBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
 	if !time.Now().Before(r.Until) || !r.FailedBefore(job, field) {
 		return 0
@@ -138,7 +138,8 @@ func sumOf(job *trainjob.TrainJob, field patch.Field) [sha256.Size]byte {
 	said := func(all map[string]string) map[string]string {
 		kept := map[string]string{}
 		for key, value := range all {
-			if key == tryAgain || strings.HasPrefix(key, kueue.SchemeGroupVersion.Group+"/") {
+			domain, _, _ := strings.Cut(key, "/")
+			if key == tryAgain || strings.HasSuffix("."+domain, "."+kueue.SchemeGroupVersion.Group) {
 				kept[key] = value
 			}
 		}

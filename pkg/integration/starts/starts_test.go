@@ -97,6 +97,9 @@ func TestHoldBack(t *testing.T) {
 	changed := *job.DeepCopy()
 	changed.Annotations = map[string]string{"try-again": "now"}
 	expect.Same(t, "Unexpected wait of a changed job", 0, s.HeldBack(&changed, field))
+	provisioned := *job.DeepCopy()
+	provisioned.Annotations = map[string]string{"provreq.kueue.x-k8s.io/ValidUntilSeconds": "600"}
+	expect.Same(t, "Unexpected wait of a job that asks for nodes in another way", 0, s.HeldBack(&provisioned, field))
 	moved := *job.DeepCopy()
 	moved.Labels = map[string]string{kit.QueueLabel: "another"}
 	expect.Same(t, "Unexpected wait of a job that got another queue", 0, s.HeldBack(&moved, field))

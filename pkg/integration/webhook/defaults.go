@@ -114,7 +114,8 @@ func (r *review) onCreate(ctx context.Context) error {
 	return r.gate(ctx)
 }
 
-// gate puts our entry, at the gate, after all others. What MultiKueue copies to other clusters gets it there.
+// gate puts our entry, at the gate, after all others. What MultiKueue copies to other clusters gets it there, and has to have
+// room for it.
 func (r *review) gate(ctx context.Context) error {
 	job := r.job
 	if errs := r.describer.Field.Full(&job.Spec); len(errs) > 0 {
@@ -128,7 +129,9 @@ func (r *review) gate(ctx context.Context) error {
 		return err
 	}
 	job.Spec = spec
-	ctrl.LoggerFrom(ctx).V(1).Info("Put TrainJob to the admission gate")
+	if !job.ManagedExternally() {
+		ctrl.LoggerFrom(ctx).V(1).Info("Put TrainJob to the admission gate")
+	}
 	return nil
 }
 

@@ -88,14 +88,14 @@ func (h *handler) review(ctx context.Context, req admission.Request) (*review, a
 	if err != nil {
 		return nil, admission.Errored(http.StatusBadRequest, err)
 	}
-	if old == nil && !job.DeletionTimestamp.IsZero() {
-		// A server-side apply would store it, and nobody suspends what is being deleted.
-		return nil, refused(invalid(job, field.ErrorList{field.Forbidden(field.NewPath("metadata", "deletionTimestamp"), "leave it out of a TrainJob that is created")}))
-	}
 	if alone, err := h.leavesAlone(ctx, job); err != nil {
 		return nil, refused(err)
 	} else if alone {
 		return nil, admission.Allowed("")
+	}
+	if old == nil && !job.DeletionTimestamp.IsZero() {
+		// A server-side apply would store it, and nobody suspends what is being deleted.
+		return nil, refused(invalid(job, field.ErrorList{field.Forbidden(field.NewPath("metadata", "deletionTimestamp"), "leave it out of a TrainJob that is created")}))
 	}
 	version, unknown := h.Trainer.Served()
 	if unknown != nil {
