@@ -284,6 +284,7 @@ var mutants = slices.Concat(
 		bug("a job that fails to start again and again keeps quota without a pod", "TestEnsureStarted", "if !j.decision.made ||", "if !j.decision.made || retryIn(j.decision.err) > 0 ||"),
 	),
 	in("pkg/integration/podtracking/podtracking.go",
+		bug("quota goes while Trainer makes the JobSet again that somebody deleted before the stop", "TestStoppedJobIsActiveUntilTrainerAnswered", "if js == nil && p.Field.Has(&job.Spec) && !p.Field.HoldsGate(&job.Spec) {", "if false {"),
 		bug("a new leader takes an entry that a start left as it was for one from before it", "TestStoppedJobIsActiveUntilTrainerAnswered", "p.Field.HoldsGate(&job.Spec) && !written", "!written"),
 		bug("a job is stopped while JobSet restarts it", "TestActive", "!state.SaysActive(js) && !p.mayMakeJobs(job, js)", "!state.SaysActive(js)"),
 		bug("a Job of somebody's JobSet of before keeps a TrainJob's quota", "TestPodsLeft", " && !p.ofOtherWorkload(&child.Spec.Template.ObjectMeta)\n", "\n"),

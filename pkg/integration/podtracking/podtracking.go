@@ -268,6 +268,10 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 	if !job.Suspended() || job.ManagedExternally() {
 		return 0
 	}
+	if js == nil && p.Field.Has(&job.Spec) && !p.Field.HoldsGate(&job.Spec) {
+		// Somebody deleted it while it ran, and Trainer makes another of what it saw before the stop.
+		return max(p.resumeGrace(job), p.Expectations.ChangedBy(job).Add(ResumeGrace).Sub(p.View.At))
+	}
 	if js == nil || !state.LacksGate(js, job, p.Field) {
 		return p.resumeGrace(job)
 	}

@@ -282,6 +282,12 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		p.StoppedBeforeResume(p.job)
 		p.clock.SetTime(time.Now())
 	}
+	stoppedNow := func(p past) { p.Satisfied(p.job) }
+	stoppedBefore := func(p past) {
+		p.clock.SetTime(long)
+		p.Satisfied(p.job)
+		p.clock.SetTime(time.Now())
+	}
 	running := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }
 	elsewhere := func(job *trainjob.TrainJob) { job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }
 	written := func(at time.Time, of patch.Placement) func(*trainjob.TrainJob) {
@@ -297,11 +303,14 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		want     bool
 	}
 	expect.Rows(t, map[string]row{
-		"it was never started":                                  {began: long},
-		"it was started, and Trainer may have that in hand":     {began: long, before: started, want: true},
-		"and has no JobSet, which Trainer may be about to make": {began: long, before: started, noJobSet: true, want: true},
-		"Trainer had time enough since":                         {began: long, before: stoppedLongAgo},
-		"Trainer resumed it, and suspended it again":            {began: long, before: func(p past) { starts(p); p.SawResumed(p.job) }},
+		"it was never started":                                                      {began: long},
+		"it was started, and Trainer may have that in hand":                         {began: long, before: started, want: true},
+		"and has no JobSet, which Trainer may be about to make":                     {began: long, before: started, noJobSet: true, want: true},
+		"it ran, was stopped, and its JobSet is gone, which Trainer may make again": {began: long, before: stoppedNow, change: written(long, placed), noJobSet: true, want: true},
+		"it ran and was stopped long before its JobSet was deleted":                 {began: long, before: stoppedBefore, change: written(long, placed), noJobSet: true},
+		"it waits at the gate, and what Trainer makes of it has that":               {began: long, before: stoppedNow, change: written(long, patch.Gated("node")), noJobSet: true},
+		"Trainer had time enough since":                                             {began: long, before: stoppedLongAgo},
+		"Trainer resumed it, and suspended it again":                                {began: long, before: func(p past) { starts(p); p.SawResumed(p.job) }},
 		"a job of the same name was started": {began: long, before: func(p past) {
 			p.job = kit.With(p.job.DeepCopy(), func(job *trainjob.TrainJob) { job.UID = "former" })
 			starts(p)
