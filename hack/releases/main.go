@@ -32,7 +32,8 @@ func main() {
 	}
 	attempt.Main("", func(ctx context.Context) {
 		for release, module := range modules {
-			copyRelease(ctx, os.Args[1], module, filepath.Join(os.Args[2], release))
+			err := attempt.To(func() { copyRelease(ctx, os.Args[1], module, filepath.Join(os.Args[2], release)) })
+			attempt.Succeed(err, "Trainer %s", release)
 		}
 	})
 }

@@ -15,7 +15,12 @@ func TestMutantsApply(t *testing.T) {
 	root := expect.Must(world.Root())(t)
 	seen := map[string]bool{}
 	for _, m := range mutants {
-		content := string(expect.Must(os.ReadFile(filepath.Join(root, m.File)))(t))
+		file, err := os.ReadFile(filepath.Join(root, m.File))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		content := string(file)
 		changed, err := m.applied(content)
 		expect.That(t, err == nil, "%s: %v", m.Breaks, err)
 		expect.That(t, err != nil || changed != content, "%s: the mutant changes nothing", m.Breaks)

@@ -46,6 +46,15 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 	})
 }
 
+// MultiKueue copies the job, and the manager of the other cluster makes the entry there.
+func TestAJobForAnotherClusterWaitsWithoutOurEntry(t *testing.T) {
+	field := patch.Of(trainjob.Trainer23)
+	job := &trainjob.TrainJob{Spec: trainjob.Spec{ManagedBy: new(kueue.MultiKueueControllerName)}}
+	field.Set(&job.Spec, []patch.Placement{patch.Gated("node")})
+	spec, changed, err := (&Describer{Field: field}).Gated(t.Context(), job)
+	expect.That(t, err == nil && changed && !field.Has(&spec), "changed: %t, %v; spec %+v", changed, err, spec)
+}
+
 func TestRememberedPodSets(t *testing.T) {
 	defaults := &podset.Defaults{}
 	from := func(change func(*origin)) origin {

@@ -180,6 +180,9 @@ func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstru
 	edit(objects, "Deployment", func(d *appsv1.Deployment) {
 		metav1.SetMetaDataAnnotation(&d.Spec.Template.ObjectMeta, registry+"/configuration", fmt.Sprintf("%x", hash.Sum(nil))[:12])
 		pod := &d.Spec.Template.Spec
+		if len(pod.Containers) == 0 {
+			attempt.Fail("Deployment %s has no containers", d.Name)
+		}
 		pod.NodeSelector = map[string]string{controlPlane: ""}
 		pod.Tolerations = []corev1.Toleration{{Key: controlPlane, Operator: corev1.TolerationOpExists}}
 		container := &pod.Containers[0]
