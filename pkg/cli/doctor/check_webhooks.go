@@ -73,7 +73,7 @@ func missingWebhooks(f *Facts, found func(hit)) {
 			}
 			h := about(kind, "", name, f.of(p)...)
 			if p == managerPart {
-				h.Effect = "New TrainJobs run at once, without quota, until the manager sees them; users can take them out of its hands."
+				h.Effect = "New TrainJobs of queues are refused or, without either configuration, run at once, without quota; users can take them out of the manager's hands."
 			}
 			found(h)
 		}

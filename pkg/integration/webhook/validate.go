@@ -110,9 +110,9 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 		return append(errs, r.stillGated()...), nil
 	}
 	if old == nil && !t.Suspended() {
-		errs = append(errs, field.Forbidden(suspendPath, "a TrainJob that comes into a queue is suspended, and kueue-trainer was asked before this one had a queue: "+
-			"a webhook that is asked later gave it; have that webhook's configuration come before kueue-trainer-mutating-webhook-configuration by its name, "+
-			"or create the TrainJob with spec.suspend: true"))
+		errs = append(errs, field.Forbidden(suspendPath, "a TrainJob that comes into a queue is suspended, and kueue-trainer was not asked to: "+
+			"a webhook that is asked later gave this one its queue, or kueue-trainer-mutating-webhook-configuration is not installed; "+
+			"have that webhook's configuration come before it by its name, or create the TrainJob with spec.suspend: true"))
 	}
 	errs = append(errs, prebuiltOfTrainJob(t, old)...)
 	more, err := r.validateManagedBy(ctx, t, old)
