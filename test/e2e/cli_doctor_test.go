@@ -184,12 +184,16 @@ var _ = Describe("kubectl trainjob doctor", Label("control", "external"), Serial
 		DeferCleanup(repair)
 		Expect(w.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ourWebhook}})).To(Succeed())
 		w.eventuallyFinds(ctx, "error", "WebhookMissing", "MutatingWebhookConfiguration "+ourWebhook)
-		// The other one refuses what is not suspended.
-		validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}}
-		Expect(w.Delete(ctx, validating)).To(Succeed())
-		w.eventuallyFinds(ctx, "error", "WebhookWithoutEffect", "MutatingWebhookConfiguration "+ourWebhook)
 		repair(ctx)
 		w.eventuallyInOrder(ctx)
+
+		// The validating one refuses what is not suspended.
+		validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}}
+		w.changeWebhook(ctx, ourWebhook, func(webhook *admissionregistrationv1.MutatingWebhook) {
+			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "never", Expression: "false"}}
+		})
+		Expect(w.Delete(ctx, validating)).To(Succeed())
+		w.eventuallyFinds(ctx, "error", "WebhookWithoutEffect", "MutatingWebhookConfiguration "+ourWebhook)
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
