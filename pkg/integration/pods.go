@@ -97,7 +97,7 @@ func changedPodSets(ctx context.Context, j *job, wl *kueue.Workload) bool {
 	return err == nil && podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
 }
 
-// letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
+// letQuotaGo notes that nothing keeps the quota of a job that releases it any more.
 func letQuotaGo(ctx context.Context, j *job) {
 	if j.podsThere == nil || j.podsThere.releases == "" {
 		return

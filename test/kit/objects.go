@@ -166,7 +166,7 @@ func Runs(clusterQueue, flavor string, since time.Time) func(*kueue.Workload) {
 	return All(Admitted, Assigned(clusterQueue, flavor), Since(since))
 }
 
-// Admitted gives it quota.
+// Admitted reserves quota for a Workload, and admits it.
 func Admitted(wl *kueue.Workload) {
 	Is(kueue.WorkloadQuotaReserved, "")(wl)
 	Is(kueue.WorkloadAdmitted, "")(wl)

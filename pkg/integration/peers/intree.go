@@ -91,10 +91,12 @@ const lookTimeout = 15 * time.Second
 // probe reports whether the in-tree webhook answers.
 func (t *InTree) probe(ctx context.Context) (bool, error) {
 	job, err := trainjob.DryRun(ctx, t.client, t.namespace, trainjob.ProbeQueue)
+	// inForce: Kueue runs by the configuration that is known.
+	on, inForce := t.kueue.Settings().InTree, t.kueue.Known() && !t.kueue.Ahead()
 	switch {
-	case errors.Is(err, trainjob.ErrNoRuntime) && t.kueue.Known() && !t.kueue.Ahead():
+	case errors.Is(err, trainjob.ErrNoRuntime) && inForce:
 		// Nobody can ask, and Kueue's configuration has the say: teams may have runtimes of their own.
-		return t.kueue.Settings().InTree, nil
+		return on, nil
 	case err != nil:
 		return false, err
 	case !job.Suspended():
@@ -104,7 +106,7 @@ func (t *InTree) probe(ctx context.Context) (bool, error) {
 	if slices.ContainsFunc(job.Spec.RuntimePatches, func(p trainjob.RuntimePatch) bool { return p.Manager == patch.Manager }) {
 		return true, nil
 	}
-	if t.kueue.Known() && !t.kueue.Ahead() && !t.kueue.Settings().InTree {
+	if inForce && !on {
 		// Without an entry, and by its own configuration, it was not Kueue: a policy suspends what has a queue.
 		return false, nil
 	}

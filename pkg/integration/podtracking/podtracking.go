@@ -269,7 +269,8 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 		return 0
 	}
 	if js == nil && p.Field.Has(&job.Spec) && !p.Field.HoldsGate(&job.Spec) {
-		// Somebody deleted it while it ran, and Trainer makes another of what it saw before the stop.
+		// Somebody deleted it while it ran, and Trainer makes another of what it saw before the stop. The policies let no
+		// tenant change the spec of a job that stops, so this wait ends.
 		return max(p.resumeGrace(job), p.Expectations.ChangedBy(job).Add(ResumeGrace).Sub(p.View.At))
 	}
 	if js == nil || !state.LacksGate(js, job, p.Field) {
